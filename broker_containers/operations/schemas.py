@@ -243,6 +243,7 @@ def _details(found: Schema) -> SchemaDetails:
         **asdict(_version(found)),
         compatibility=found.compatibility,
         definition=found.version.definition_bytes,
+        compiled=found.version.compiled_bytes,
     )
 
 

@@ -51,7 +51,10 @@ def main(argv: Sequence[str]) -> int:
         help="number of tasks that publish in parallel (default: 1, which keeps the order)",
     )
     arguments.add_argument(
-        "--payload", default="", choices=("", "json", "avro"), help="format of typed payloads"
+        "--payload",
+        default="",
+        choices=("", "json", "avro", "protobuf"),
+        help="format of typed payloads",
     )
     arguments.add_argument(
         "--payload-schema", default="", help="schema text, for the typed column value"
@@ -60,6 +63,9 @@ def main(argv: Sequence[str]) -> int:
         "--registry", default="", help="schema registry URL instead: http://broker:8080"
     )
     arguments.add_argument("--subject", default="", help="the schema's subject in the registry")
+    arguments.add_argument(
+        "--schema-version", default="", help="read the columns of this version, not of all"
+    )
     return running.run(arguments.parse_args(argv), work)
 
 
@@ -79,6 +85,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
         payloadSchema=arguments.payload_schema,
         registry=arguments.registry,
         subject=arguments.subject,
+        version=arguments.schema_version,
     )
     spark.read.format("sulina").options(**options).load().createOrReplaceTempView("records")
     order = [each.strip() for each in arguments.order_by.split(",") if each.strip()]

@@ -76,11 +76,11 @@ def read_partition(
         for rows in read_slice(
             storage, slice_, columns, partition.bounds, options.batch_records, footer
         ):
-            value = None
+            typed = None
             if shaper.wants_value:
-                assert decoder is not None, "a value column comes with a decoder"
-                value = decoder.decode(rows.table, shaper.value_type, rows.summary)
-            yield shaper.shape(rows.table, name, value)
+                assert decoder is not None, "a typed column comes with a decoder"
+                typed = decoder.decode(rows.table, rows.summary)
+            yield shaper.shape(rows.table, name, typed)
     spare_worker()
 
 

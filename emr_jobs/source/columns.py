@@ -29,12 +29,13 @@ from pyspark.sql.types import (
 from sulina.errors import Refused
 from sulina.lake import schema as lake
 from sulina.lake.layout import ObjectName
+from sulina.lake.typed.columns import Typed
 
 NAMESPACE: Final = "namespace"
 TOPIC: Final = "topic"
 PARTITION: Final = "partition"
-VALUE: Final = "value"
-"""The payload as a typed column."""
+_TYPED: Final = (lake.VALUE, lake.VALUE_ERROR)
+"""The payload as columns, and why it does not fit."""
 
 _STORED: Final[dict[str, DataType]] = {
     lake.OFFSET: LongType(),
@@ -67,12 +68,13 @@ DEFAULT: Final = (*_TOPIC_COLUMNS, *(name for name in _STORED if name != lake.FR
 def default_schema(columns: Sequence[str] = (), value: DataType | None = None) -> StructType:
     """The schema of ``columns``, or of the default ones. Raises ``Refused`` for unknown columns.
 
-    With typed payloads, the column ``value`` replaces ``payload``.
+    With typed payloads, ``value`` and ``value_error`` replace ``payload``.
     """
     if not columns:
         columns = DEFAULT
         if value is not None:
-            columns = [VALUE if name == lake.PAYLOAD else name for name in columns]
+            place = columns.index(lake.PAYLOAD)
+            columns = (*columns[:place], *_TYPED, *columns[place + 1 :])
     types = _types(value)
     for name in columns:
         if name not in types:
@@ -117,14 +119,10 @@ class Shaper:
 
     @property
     def wants_value(self) -> bool:
-        return VALUE in self._names
+        """Whether a typed column is requested."""
+        return any(name in self._names for name in _TYPED)
 
-    @property
-    def value_type(self) -> Any:
-        """The Arrow type of the column ``value``."""
-        return self._schema.field(VALUE).type
-
-    def shape(self, rows: Any, name: ObjectName, value: Any = None) -> Any:
+    def shape(self, rows: Any, name: ObjectName, typed: Typed | None = None) -> Any:
         """A record batch of the schema. Raises ``Refused`` for values that cannot be cast."""
         count = rows.num_rows
         topic: dict[str, str | int] = {
@@ -136,8 +134,9 @@ class Shaper:
         for field in self._schema:
             if field.name in self._empty:
                 column = self._repeat(None, field, count)
-            elif field.name == VALUE:
-                column = value
+            elif field.name in _TYPED:
+                assert typed is not None, "typed columns come with a decoder"
+                column = typed.value if field.name == lake.VALUE else typed.error
             elif field.name in _STORED:
                 column = rows.column(field.name)
             else:
@@ -162,7 +161,7 @@ class Shaper:
 
 def _cast(column: Any, field: Any) -> Any:
     try:
-        if pa.types.is_map(field.type):
+        if pa.types.is_nested(field.type):
             return column.cast(field.type)
         return pc.cast(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -175,5 +174,5 @@ def _cast(column: Any, field: Any) -> Any:
 def _types(value: DataType | None) -> dict[str, DataType]:
     types = {**_TOPIC_COLUMNS, **_STORED}
     if value is not None:
-        types[VALUE] = value
+        types |= {lake.VALUE: value, lake.VALUE_ERROR: StringType()}
     return types

@@ -26,7 +26,7 @@ _PARTITION_BYTES: Final = 128 * _MIB
 _KNOWN: Final = (
     *("topic", "path", "bucket", "prefix", "endpoint", "region", "allowEmpty"),
     *("startOffset", "endOffset", "startTime", "endTime", "columns"),
-    *("payload", "payloadSchema", "registry", "subject", "onBadPayload"),
+    *("payload", "payloadSchema", "registry", "subject", "version", "onBadPayload"),
     *("partitionBytes", "batchRecords", "maxRecordsPerTrigger", "gapSeconds", "clockSkewSeconds"),
 )
 
@@ -80,12 +80,14 @@ class ReadBounds:
 
 @dataclass(frozen=True, slots=True)
 class PayloadOptions:
-    """How payloads become the typed column ``value``; not at all if ``format`` is empty."""
+    """How payloads become typed columns; not at all without a format and a registry."""
 
     format: str = ""
     schema: str = ""
     registry: str = ""
     subject: str = ""
+    version: int = 0
+    """The version whose columns to read; 0 for those of all."""
     fail: bool = True
 
 
@@ -246,22 +248,29 @@ class _OptionReader:
         format_, schema = self.text("payload").lower(), self.text("payloadSchema")
         registry, subject = self.text("registry").rstrip("/"), self.text("subject")
         bad = self.text("onBadPayload") or "fail"
-        if format_ not in ("", "json", "avro"):
+        if format_ not in ("", "json", "avro", "protobuf"):
             raise Refused(
-                f"payload must be json or avro, not {format_!r}; leave it out to read bytes"
+                f"payload must be json, avro or protobuf, not {format_!r}; leave it out to read "
+                "bytes"
             )
         if bad not in ("fail", "null"):
             raise Refused(f"onBadPayload must be fail or null, not {bad!r}")
         if schema and registry:
             raise Refused("set payloadSchema or registry, not both")
-        if schema and not format_:
-            raise Refused("payloadSchema needs the option payload: json or avro")
+        if schema and format_ not in ("json", "avro"):
+            raise Refused(
+                "payloadSchema needs the option payload, json or avro; Protobuf needs the option "
+                "registry, where its text was compiled"
+            )
         if format_ and not (schema or registry):
             raise Refused(
                 "typed payloads need a schema: set payloadSchema (its text), or registry (a "
                 "broker's HTTP URL such as http://broker:8080)"
             )
-        return PayloadOptions(format_, schema, registry, subject, bad == "fail")
+        version = self.count("version", 0)
+        if version and not registry:
+            raise Refused("version needs the option registry, which knows the versions")
+        return PayloadOptions(format_, schema, registry, subject, version, bad == "fail")
 
 
 def _is_pattern(text: str) -> bool:

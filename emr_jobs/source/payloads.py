@@ -1,153 +1,104 @@
-"""Decodes JSON and Avro payloads to a typed column, with a schema from the registry or as text.
+"""Decodes payloads to the typed columns, with a schema from the registry or as text.
 
-The registry is queried once, on the driver; tasks receive all versions with the plan. Avro payloads
-are decoded with the version with which they were written, which the record names, and resolved to
-the selected version; JSON payloads are read directly into its fields.
+The registry is queried once, on the driver; tasks receive all versions with the plan, and compute
+the same table from them (``sulina.lake.typed``).
 """
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
-from pyspark.sql.types import DataType
+from pyspark.sql.types import StructType
 
-from emr_jobs.source.avro_schema import avro_shape
-from emr_jobs.source.json_schema import json_shape
 from emr_jobs.source.options import PayloadOptions, TopicPatterns
-from emr_jobs.source.registry import SchemaVersion, fetch_versions
-from emr_jobs.source.shapes import PayloadShape, from_json, spark_type
+from emr_jobs.source.registry import fetch_versions
+from emr_jobs.source.value_types import struct_of
 from sulina.errors import Refused
 from sulina.lake.schema import OFFSET, PAYLOAD, SCHEMA_ID, SCHEMA_VERSION
 from sulina.lake.summary import ObjectSummary
+from sulina.lake.typed.columns import PayloadDecoder, Typed
+from sulina.lake.typed.table import TableSchema, table_schema
+from sulina.lake.typed.versions import SchemaVersion
 
-_Convert = Callable[[bytes, int, int], Any]
+_TYPES: Final = {"json": "json_schema", "avro": "avro", "protobuf": "protobuf"}
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Decodes payloads into one type. It is sent to the tasks with the plan."""
+    """Decodes payloads into one table. It is sent to the tasks with the plan."""
 
-    format: str
-    definition: str
-    """The schema whose fields become columns."""
-    writers: tuple[SchemaVersion, ...]
-    """The versions with which records may have been written; empty without a registry."""
-    shape: PayloadShape
+    versions: tuple[SchemaVersion, ...]
+    as_of: int
+    """The version whose columns to read; 0 for those of all."""
     fail: bool
 
     @property
-    def type(self) -> DataType:
+    def type(self) -> StructType:
         """The Spark type of the column ``value``."""
-        return spark_type(self.shape)
+        return struct_of(_table(self.versions, self.as_of).columns)
 
-    def decode(self, rows: Any, type_: Any, summary: ObjectSummary) -> Any:
-        """The payloads of ``rows`` as an array of ``type_``.
+    def decode(self, rows: Any, summary: ObjectSummary) -> Typed:
+        """The typed columns of ``rows``.
 
-        A payload that does not match the schema raises ``Refused`` or becomes null, depending on
-        the option ``onBadPayload``. A null payload becomes null.
+        A payload that does not fit has a null value and a reason, or raises ``Refused``, depending
+        on the option ``onBadPayload``.
         """
-        payloads = rows.column(PAYLOAD)
-        if self.format == "json" and not self.shape.has_texts:
-            quick = _read_json(payloads, type_)
-            if quick is not None:
-                return quick
-        convert = self._json() if self.format == "json" else self._avro()
-        ids = rows.column(SCHEMA_ID).to_pylist()
-        versions = rows.column(SCHEMA_VERSION).to_pylist()
-        values = []
-        for index, payload in enumerate(payloads.to_pylist()):
-            try:
-                values.append(
-                    None if payload is None else convert(payload, ids[index], versions[index])
-                )
-            except (ValueError, TypeError, KeyError, EOFError, IndexError) as error:
-                if self.fail:
-                    raise self._bad(rows, index, summary, error) from None
-                values.append(None)
-        return pa.array(values, type_)
+        columns = [rows.column(name) for name in (PAYLOAD, SCHEMA_ID, SCHEMA_VERSION)]
+        typed = _decoder(self.versions, self.as_of).decode(*columns)
+        if self.fail and typed.rejected:
+            raise _bad(rows, typed, summary)
+        return typed
 
-    def _bad(self, rows: Any, index: int, summary: ObjectSummary, error: Exception) -> Refused:
-        at = f"a record of ledger {summary.ledger}"
-        if OFFSET in rows.schema.names:
-            at = f"record {rows.column(OFFSET)[index].as_py()}"
-        return Refused(
-            f"the payload of {at} of {summary.topic} does not match its {self.format} schema: "
-            f"{error}. With the option onBadPayload=null, such values become null"
+
+@lru_cache(maxsize=8)
+def _table(versions: tuple[SchemaVersion, ...], as_of: int) -> TableSchema:
+    found = table_schema(versions)
+    if found is None:
+        types = ", ".join(sorted({each.type for each in versions}))
+        raise Refused(
+            f"the subject has the type {types}, which has no columns: read the column payload"
         )
+    return found.as_of(as_of) if as_of else found
 
-    def _json(self) -> _Convert:
-        shape = self.shape
-        return lambda payload, _, __: from_json(json.loads(payload), shape)
 
-    def _avro(self) -> _Convert:
-        import fastavro
+@lru_cache(maxsize=8)
+def _decoder(versions: tuple[SchemaVersion, ...], as_of: int) -> PayloadDecoder:
+    return PayloadDecoder(_table(versions, as_of))
 
-        reader = fastavro.parse_schema(json.loads(self.definition))
-        writers = {
-            (each.id, each.number): fastavro.parse_schema(json.loads(each.definition))
-            for each in self.writers
-            if each.type == "avro"
-        }
 
-        def convert(payload: bytes, id_: int, version: int) -> Any:
-            # A record without a version was written with the selected one.
-            writer = writers.get((id_, version), reader)
-            return fastavro.schemaless_reader(io.BytesIO(payload), writer, reader)
-
-        return convert
+def _bad(rows: Any, typed: Typed, summary: ObjectSummary) -> Refused:
+    index = pc.index(pc.is_valid(typed.error), True).as_py()
+    at = f"a record of ledger {summary.ledger}"
+    if OFFSET in rows.schema.names:
+        at = f"record {rows.column(OFFSET)[index].as_py()}"
+    return Refused(
+        f"the payload of {at} of {summary.topic} does not match its schema: "
+        f"{typed.error[index].as_py()}. With the option onBadPayload=null, such values become "
+        "null, and the column value_error has the reason"
+    )
 
 
 def make_decoder(payload: PayloadOptions, topics: TopicPatterns) -> Decoder | None:
     """The decoder for the options; None for plain bytes. May query the registry.
 
-    Raises ``Refused`` if the schema is not found or cannot be represented as columns,
-    ``Unavailable`` if the registry does not answer.
+    Raises ``Refused`` if the schema is not found or has no columns, ``NotFound`` for a version that
+    does not exist, ``Unavailable`` if the registry does not answer.
     """
     if not payload.format and not payload.registry:
         return None
-    versions: tuple[SchemaVersion, ...] = ()
-    format_, definition = payload.format, payload.schema
     if payload.registry:
         versions = fetch_versions(payload.registry, payload.subject, topics)
-        latest = versions[-1]
-        found = {"json_schema": "json", "avro": "avro"}.get(latest.type)
-        if found is None or (format_ and format_ != found):
+        wanted = _TYPES.get(payload.format)
+        if wanted and versions[-1].type != wanted:
             raise Refused(
-                f"subject {latest.subject} has the type {latest.type}, which cannot be read as "
-                f"{format_ or 'json or avro'}"
+                f"the newest version of the subject has the type {versions[-1].type}, which cannot "
+                f"be read as {payload.format}: leave out the option payload"
             )
-        format_, definition = found, latest.definition
-    shape = json_shape(definition) if format_ == "json" else avro_shape(definition)
-    return Decoder(format_, definition, versions, shape, payload.fail)
-
-
-def _read_json(payloads: Any, type_: Any) -> Any | None:
-    """Decode all payloads at once; None if they are not exactly one JSON object each."""
-    if payloads.null_count or not len(payloads):
-        return None
-    # Each contains at least one object, so if the counts match, each contains exactly one.
-    whole = pc.and_(pc.starts_with(payloads, "{"), pc.ends_with(payloads, "}"))
-    if not pc.all(whole).as_py():
-        return None
-    joined = b"\n".join(payloads.to_pylist())
-    try:
-        table = pj.read_json(
-            pa.BufferReader(joined),
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(joined) + 1),
-            parse_options=pj.ParseOptions(
-                explicit_schema=pa.schema(list(type_)), unexpected_field_behavior="ignore"
-            ),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    if table.num_rows != len(payloads):
-        return None
-    columns = [table.column(field.name).combine_chunks() for field in type_]
-    return pa.StructArray.from_arrays(columns, fields=list(type_))
+    else:
+        definition = payload.schema.encode()
+        versions = (SchemaVersion(0, 0, _TYPES[payload.format], definition),)
+    _table(versions, payload.version)
+    return Decoder(versions, payload.version, payload.fail)

@@ -6,26 +6,15 @@ import base64
 import json
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
 from emr_jobs.source.options import TopicPatterns
 from sulina.errors import NotFound, Refused, Unavailable
+from sulina.lake.typed.versions import SchemaVersion
 
 _SECONDS: Final = 20.0
 _MAX_BYTES: Final = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaVersion:
-    """One version of a subject; ``id`` and ``number`` are what records refer to."""
-
-    subject: str
-    id: int
-    number: int
-    type: str
-    definition: str
 
 
 def fetch_versions(url: str, subject: str, topics: TopicPatterns) -> tuple[SchemaVersion, ...]:
@@ -57,18 +46,25 @@ def _subject_of(url: str, topics: TopicPatterns) -> str:
 
 
 def _version(found: dict[str, Any]) -> SchemaVersion:
-    definition = found.get("definition")
-    if definition is None:
-        definition = base64.b64decode(found["definition_base64"]).decode("latin-1")
     # Ids have 64 bits; in objects they are stored as signed integers.
     id_ = int(found["id"])
+    definition = _bytes(found, "definition")
+    assert definition is not None, "every version has a definition"
     return SchemaVersion(
-        str(found["subject"]),
         id_ - (1 << 64) if id_ >= 1 << 63 else id_,
         int(found["version"]),
         str(found["type"]),
-        str(definition),
+        definition,
+        _bytes(found, "compiled"),
     )
+
+
+def _bytes(found: dict[str, Any], name: str) -> bytes | None:
+    """A value that is text, or in Base64 if it is not UTF-8."""
+    if found.get(name) is not None:
+        return str(found[name]).encode()
+    encoded = found.get(f"{name}_base64")
+    return None if encoded is None else base64.b64decode(encoded)
 
 
 def _get(url: str) -> Any:

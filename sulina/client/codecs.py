@@ -38,7 +38,7 @@ class PydanticCodec:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self.definition: Final = json.dumps(model.model_json_schema(), sort_keys=True)
+        self.definition: Final = json.dumps(model.model_json_schema())
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, self._model):

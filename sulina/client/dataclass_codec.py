@@ -65,7 +65,7 @@ class DataclassCodec:
         others = {name: each for name, each in self._definitions.items() if name != kind.__name__}
         if others or f'"#/$defs/{kind.__name__}"' in json.dumps(described):
             described = {**self._shape.schema, "$defs": self._definitions}
-        self.definition: Final = json.dumps(described, sort_keys=True)
+        self.definition: Final = json.dumps(described)
 
     def encode(self, value: Any) -> bytes:
         """Encode a value. Raises ``Refused`` if it does not match its annotations."""

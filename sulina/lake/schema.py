@@ -25,6 +25,10 @@ SCHEMA_ID: Final = "schema_id"
 SCHEMA_VERSION: Final = "schema_version"
 DELIVERY_TIME: Final = "delivery_time"
 FRAME: Final = "frame"
+VALUE: Final = "value"
+"""The payload as a struct, in objects of topics with a schema and in typed reads."""
+VALUE_ERROR: Final = "value_error"
+"""Why a payload does not fit its schema."""
 
 TIME_TYPE: Final = pa.timestamp("us", tz="UTC")
 ATTRIBUTES_TYPE: Final = pa.map_(pa.string(), pa.string())

@@ -62,6 +62,7 @@ class SchemaDetails(SchemaVersionRow):
 
     compatibility: Compatibility
     definition: bytes
+    compiled: Annotated[bytes | None, "The descriptors of a Protobuf schema that is text."] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,13 @@ def test_a_payload_of_another_kind_is_told_why(payload: bytes, why: str) -> None
         codec_of(Item).decode(payload)
 
 
+@pytest.mark.parametrize("kind", [Order, Buyer])
+def test_the_schema_has_the_fields_in_declared_order(kind: type) -> None:
+    schema = json.loads(codec_of(kind).definition)
+    properties = schema.get("properties") or schema["$defs"][kind.__name__]["properties"]
+    assert list(properties) == list(kind.__annotations__)
+
+
 def test_more_fields_are_ignored_and_missing_ones_take_their_defaults() -> None:
     found = codec_of(Item).decode(b'{"name": "x", "price": 1, "new": [1]}')
     assert found == Item("x", 1.0)

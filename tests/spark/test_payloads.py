@@ -8,17 +8,16 @@ import json
 from typing import Any
 
 import fastavro
-import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
 import sulina
-from emr_jobs.source.avro_schema import avro_shape
 from emr_jobs.source.datasource import SulinaDataSource
-from emr_jobs.source.json_schema import json_shape
-from emr_jobs.source.shapes import spark_type
+from emr_jobs.source.options import PayloadOptions, TopicPatterns
+from emr_jobs.source.payloads import make_decoder
 from sulina.errors import NotFound, Refused, Unavailable
 from tests.spark.lake_folder import LakeFolder
+from tests.spark.typed_reads import put, register, table, values
 from tests.support.server import SulinaProcess
 
 JSON = {
@@ -41,28 +40,17 @@ AVRO = {
 }
 
 
-def values(lake: LakeFolder, topic: str = "/default/orders", **options: Any) -> list[Any]:
-    """The typed column, without Spark."""
-    given = {"path": lake.root, "topic": topic, "columns": "offset,value", **options}
-    source = SulinaDataSource({name: str(value) for name, value in given.items()})
-    reader = source.reader(source.schema())
-    batches = [batch for each in reader.partitions() for batch in reader.read(each)]
-    found: list[Any] = pa.Table.from_batches(batches).column("value").to_pylist()
-    return found
-
-
 def avro(value: dict[str, Any], schema: dict[str, Any] = AVRO) -> bytes:
     data = io.BytesIO()
     fastavro.schemaless_writer(data, fastavro.parse_schema(schema), value)
     return data.getvalue()
 
 
-def put(lake: LakeFolder, *payloads: bytes, schema: tuple[int, int] = (0, 0)) -> None:
-    lake.add("/default/orders", len(payloads), payloads=payloads, schema=schema)
-
-
-def ddl(definition: object) -> str:
-    return spark_type(json_shape(json.dumps(definition))).simpleString()
+def ddl(definition: object, format_: str = "json") -> str:
+    options = PayloadOptions(format_, json.dumps(definition))
+    decoder = make_decoder(options, TopicPatterns(("/default/orders",)))
+    assert decoder is not None
+    return decoder.type.simpleString()
 
 
 # ---- JSON ----
@@ -123,10 +111,13 @@ def test_a_schema_that_contains_itself_ends_in_text() -> None:
     assert ddl(node).count("struct<next:") < 40
 
 
-@pytest.mark.parametrize("definition", ['{"type": "array"}', "{", '"x"', '{"type": "object"}'])
-def test_a_schema_without_columns_is_refused(definition: str) -> None:
-    with pytest.raises(Refused):
-        json_shape(definition)
+def test_a_schema_that_is_not_json_is_refused(lake: LakeFolder) -> None:
+    with pytest.raises(Refused, match="not JSON"):
+        values(lake, payload="json", payloadSchema="{")
+
+
+def test_a_schema_of_something_else_than_an_object_has_one_column() -> None:
+    assert ddl({"type": "array", "items": {"type": "integer"}}) == "struct<value:array<bigint>>"
 
 
 # ---- Avro ----
@@ -146,20 +137,15 @@ def test_avro_types_become_those_of_spark() -> None:
         {"name": "again", "type": "K"},
         {"name": "many", "type": {"type": "map", "values": "float"}},
     ]
-    shape = avro_shape(json.dumps({"type": "record", "name": "R", "fields": fields}))
-    assert spark_type(shape).simpleString() == (
+    assert ddl({"type": "record", "name": "R", "fields": fields}, "avro") == (
         "struct<at:timestamp,price:decimal(9,0),kind:string,again:string,many:map<string,float>>"
     )
 
 
-@pytest.mark.parametrize(
-    ("type_", "told"),
-    [(["string", "long"], "a union of several types at x"), ("R", "record R inside itself")],
-)
-def test_avro_without_a_type_in_spark_is_refused_with_its_path(type_: object, told: str) -> None:
+@pytest.mark.parametrize("type_", [["string", "long"], ["null", "R"]])
+def test_avro_without_a_type_in_spark_becomes_json_text(type_: object) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": type_}]}
-    with pytest.raises(Refused, match=told):
-        avro_shape(json.dumps(schema))
+    assert "x:string" in ddl(schema, "avro")
 
 
 def test_truncated_avro_is_a_bad_payload(lake: LakeFolder) -> None:
@@ -169,20 +155,6 @@ def test_truncated_avro_is_a_bad_payload(lake: LakeFolder) -> None:
 
 
 # ---- the registry ----
-
-
-def register(server: SulinaProcess, subject: str, type_: str, *definitions: object) -> list[Any]:
-    async def call() -> list[Any]:
-        async with sulina.connect(server.url) as client:
-            return [
-                await client.admin(
-                    "schema.register",
-                    {"subject": subject, "type": type_, "definition": json.dumps(definition)},
-                )
-                for definition in definitions
-            ]
-
-    return asyncio.run(call())
 
 
 def test_each_record_is_read_with_the_version_it_names(
@@ -231,4 +203,17 @@ def test_the_value_takes_the_place_of_the_payload_unless_columns_are_named(
     options = {"path": str(lake.root), "topic": "/default/x", "payload": "json"}
     schema = SulinaDataSource({**options, "payloadSchema": json.dumps(JSON)}).schema()
     assert isinstance(schema, StructType)
-    assert "value" in schema.fieldNames() and "payload" not in schema.fieldNames()
+    assert {"value", "value_error"} <= set(schema.fieldNames())
+    assert "payload" not in schema.fieldNames()
+
+
+def test_the_reason_is_beside_a_value_that_is_null(lake: LakeFolder) -> None:
+    put(lake, b'{"id": 1}', b'{"id": "x"}')
+    found = table(
+        lake,
+        columns="value_error",
+        payload="json",
+        payloadSchema=json.dumps(JSON),
+        onBadPayload="null",
+    )
+    assert found.column("value_error").to_pylist() == [None, 'id: "x" is not a long']
