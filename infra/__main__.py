@@ -15,23 +15,25 @@ from pulumi.runtime.config import CONFIG, get_config_env
 
 from infra.config.emulated import check_emulated
 from infra.config.settings import StackSettings
-from infra.config.values import PROJECT
+from infra.config.stack_file import own_values
 from infra.errors import DeploymentError
+from infra.preflight.checks import preflight
 from infra.program import deploy
 
 
 def main() -> None:
     """Deploy the selected stack."""
-    prefix = f"{PROJECT}:"
     everything = {**get_config_env(), **CONFIG.get()}
-    given = {
-        name.removeprefix(prefix): value
-        for name, value in everything.items()
-        if name.startswith(prefix)
-    }
     try:
         check_emulated(everything)
-        outputs = deploy(StackSettings.parse(pulumi.get_stack(), given))
+        settings = StackSettings.parse(pulumi.get_stack(), own_values(everything))
+        found = preflight(settings, everything, preview=pulumi.runtime.is_dry_run())
+        for each in found:
+            if not each.stops:
+                pulumi.log.warn(each.text)
+        if stopping := [each.text for each in found if each.stops]:
+            raise DeploymentError("\n".join(stopping))
+        outputs = deploy(settings)
     except DeploymentError as error:
         # Pulumi shows a RunError as its message, without a traceback.
         raise pulumi.RunError(str(error)) from None

@@ -32,11 +32,7 @@ def check_emulated(given: Mapping[str, str]) -> None:
 
     ``given`` is the whole configuration, in which every value is text.
     """
-    endpoints = [
-        url
-        for services in json.loads(given.get("aws:endpoints") or "[]")
-        for url in services.values()
-    ]
+    endpoints = _endpoints(given)
     local = next((url for url in endpoints if _is_local(url)), None)
     if local is None:
         return
@@ -53,6 +49,16 @@ def check_emulated(given: Mapping[str, str]) -> None:
             f"aws:endpoints names {local}, an emulated AWS, and also {outside}, which is not on "
             "this machine: choose one of them"
         )
+
+
+def is_emulated(given: Mapping[str, str]) -> bool:
+    """Whether a stack's configuration names an emulated AWS."""
+    return any(_is_local(url) for url in _endpoints(given))
+
+
+def _endpoints(given: Mapping[str, str]) -> list[str]:
+    services = json.loads(given.get("aws:endpoints") or "[]")
+    return [url for each in services for url in each.values()]
 
 
 def _is_local(url: str) -> bool:

@@ -130,6 +130,8 @@ class StackSettings:
     """The number of zones with private endpoints of AWS services; fewer cost less."""
     shell: bool
     """Whether operators can open a shell in containers (`aws ecs execute-command`)."""
+    checks: bool
+    """Whether the account and its quotas are checked before a deployment."""
     protect: bool
     """Whether resources that hold data are protected against deletion."""
     owner: str
@@ -193,6 +195,7 @@ class StackSettings:
             egress=values.choice("egress", "endpoints", ("endpoints", "nat")),
             endpoint_zones=values.number("endpointZones", ZONES, 1, ZONES),
             shell=values.flag("shell", False),
+            checks=values.flag("checks", True),
             protect=values.flag("protect", True),
             owner=values.text("owner", "unknown", r"[\w .@+-]{1,64}", "a name for the tag Owner"),
         )

@@ -6,6 +6,8 @@ from typing import Final
 
 from infra.permissions.needs import Needs, anything, linked_role, named, new, ours, pass_role
 
+QUOTAS: Final = "infra.preflight.quotas"
+"""Not a type of resource, but the check of quotas."""
 _ALARM = "alarm:{prefix}-*"
 _FUNCTION = "function:{prefix}-*"
 _LOG = ("log-group:/{prefix}/*",)
@@ -126,6 +128,16 @@ FUNCTIONS: Final[Needs] = {
         named("events", "ListTargetsByRule PutTargets RemoveTargets", _RULE),
     ),
     # What the program asks before it creates anything.
+    QUOTAS: (
+        named("servicequotas", "GetServiceQuota", "*"),
+        anything("servicequotas", "GetAWSDefaultServiceQuota"),
+        anything(
+            "ec2",
+            "DescribeInstanceTypes DescribeInstances DescribeInternetGateways "
+            "DescribeVpcEndpoints DescribeVpcs",
+        ),
+        anything("elasticloadbalancing", "DescribeLoadBalancers"),
+    ),
     "aws:index/getAvailabilityZones:getAvailabilityZones": (
         anything("ec2", "DescribeAvailabilityZones"),
     ),

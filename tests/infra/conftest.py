@@ -152,4 +152,9 @@ def _built(folder: Path) -> dict[str, str]:
     jobs.mkdir()
     (jobs / "environment.tar.gz").write_bytes(b"packed")
     (jobs / "audit.py").write_text("# a job\n")
-    return {"functionsFolder": str(folder), "jobsFolder": str(jobs), "imageTag": "1.2.3"}
+    return {
+        "functionsFolder": str(folder),
+        "jobsFolder": str(jobs),
+        "imageTag": "1.2.3",
+        "checks": "false",  # they would call the real AWS; test_preflight.py tests them
+    }

@@ -1,0 +1,1 @@
+"""Checks before anything is created: Docker, credentials, the account, and its quotas."""
