@@ -271,7 +271,7 @@ def _door_seeds(methods: Sequence[Method]) -> list[bytes]:
         pack_call(number, filled(kind).SerializeToString())
         for number, (_, kind) in enumerate(methods)
     ]
-    return [*each, b"".join(each), b"".join(each * 2)]
+    return [*each, b"".join(each)]
 
 
 def _danube_seeds() -> list[bytes]:
@@ -370,15 +370,14 @@ class _GuardedSession(WorldSession):
 
 
 def _by_everybody(seeds: Callable[[], list[bytes]], method: int) -> Callable[[], list[bytes]]:
-    """The same inputs, and the longest ones by the holder of each token; ``method`` changes it."""
+    """The same inputs by the holder of each token, but the longest only by the first; ``method``
+    changes the token."""
     count = len(_GRANTS) + len(_INVALID)
 
     def all_() -> list[bytes]:
-        found = seeds()
-        longest = sorted(found, key=len)[-3:]
-        return found + [
-            pack_call(method, bytes([number])) + each for each in longest for number in range(count)
-        ]
+        *found, longest = sorted(seeds(), key=len)
+        turns = [pack_call(method, bytes([number])) for number in range(count)]
+        return [longest, *(turn + each for each in found for turn in turns)]
 
     return all_
 

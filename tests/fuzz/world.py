@@ -150,7 +150,8 @@ class WorldSession:
         before = root.handlers, root.level
         root.handlers, root.level = [self._logged], logging.WARNING
         try:
-            yield
+            with patch("sulina.runtime.threads.in_daemon", _at_once):
+                yield
         finally:
             root.handlers, root.level = before
         errors, self._logged.errors = self._logged.errors, []
@@ -158,6 +159,11 @@ class WorldSession:
             raise error
         unhandled, self._loop.errors = self._loop.errors, []
         assert not unhandled, unhandled
+
+
+async def _at_once(call: Callable[[], _T]) -> _T:
+    """In place of a thread."""
+    return call()
 
 
 async def _ended(work: Awaitable[None]) -> None:
@@ -298,6 +304,7 @@ class GrpcClient(asyncio.Transport):
         super().__init__()
         self._closing = False
         self._next = 1
+        self._news = asyncio.Event()
         self.responses = Responses()
         self.connection = GrpcConnection(server)
         self.connection.connection_made(self)
@@ -313,6 +320,7 @@ class GrpcClient(asyncio.Transport):
     def close(self) -> None:
         if not self._closing:
             self._closing = True
+            self._news.set()
             asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
 
     abort = close
@@ -322,6 +330,7 @@ class GrpcClient(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         self.responses.feed(bytes(data))
+        self._news.set()
 
     def send(self, data: bytes) -> None:
         """The connection receives bytes."""
@@ -338,15 +347,16 @@ class GrpcClient(asyncio.Transport):
         endless = path.endswith("/ReceiveMessages")
         loop = asyncio.get_running_loop()
         end = loop.time() + (STREAM_SECONDS if endless else CALL_SECONDS)
-        pause = 0.001
         while number not in self.responses.ended and not self._closing:
-            if loop.time() > end:
+            self._news.clear()
+            try:
+                async with asyncio.timeout_at(end):
+                    await self._news.wait()
+            except TimeoutError:
                 if not endless:
-                    raise TimeoutError("a call does not end")
+                    raise TimeoutError("a call does not end") from None
                 self.send(frame(RST_STREAM, 0, number, b"\0\0\0\x08"))
                 break
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 1.0)
         return self.responses.data.get(number) if self.responses.status(number) == 0 else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from broker_containers.doors.http2.frames import (
@@ -54,6 +55,7 @@ def head_of(path: str, *more: Header) -> tuple[Header, ...]:
     )
 
 
+@lru_cache
 def block(*headers: Header) -> bytes:
     """A header block that leaves the table as it is."""
     return HeaderEncoder().block(headers, frozenset())
