@@ -168,6 +168,7 @@ def _http_door(
         "metadata": metadata_check(broker.store),
         "storage": storage.ready,
         "descriptors": watch.check_descriptors,
+        "certificates": watch.check_certificates,
     }
     health = Health(broker.settings.broker_id, broker.clock, needed)
     return HttpServer(services, listen, health, collected)

@@ -32,6 +32,8 @@ from storage_grpc.quorum.settings import QuorumSettings
 from storage_grpc.tier.opening import open_tier
 from sulina.metadata.embedded import EmbeddedStore
 from sulina.metadata.store import MetadataStore
+from sulina.metrics.exposition import Exposition
+from sulina.metrics.machine import of_disk
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_random import real_random
@@ -66,10 +68,16 @@ async def run_embedded(
             objects = await stack.enter_async_context(
                 open_tier(tier, ledgers, clock, real_random())
             )
+        journal_metrics, disk_metrics = of_journal(entries), of_disk(folder)
+
+        def metrics(text: Exposition) -> None:
+            journal_metrics(text)
+            disk_metrics(text)
+
         storage = LedgerStorage(
             ledgers,
             journal_check(entries),
-            of_journal(entries),
+            metrics,
             objects,
             entries.recovery,
         )

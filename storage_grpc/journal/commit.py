@@ -85,6 +85,7 @@ class JournalCommitter:
         self._log_from = clock.now()
         self._logged = False
         """Whether the log says that it is full."""
+        self._space_since = 0.0
         self._task = asyncio.create_task(self._run(), name="journal-commit")
 
     def submit(self, item: PendingRecord) -> None:
@@ -128,14 +129,17 @@ class JournalCommitter:
             try:
                 await self._woken()
             except TimeoutError:
-                await self._look_for_space()
+                if self.full is not None:
+                    await self._look_for_space()
+                self._log_space()
                 continue
             self._wake.clear()
             while self._waiting:
                 await self._commit_next()
+            self._log_space()
 
     async def _woken(self) -> None:
-        if self.full is None:
+        if self.full is None and not self._logged:
             await self._wake.wait()
         else:
             await within(self._clock, _LOOK_SECONDS, self._wake.wait())
@@ -164,13 +168,18 @@ class JournalCommitter:
         self.refused_full += len(entries)
         self._refused_bytes = max(record_size(item.length) for item in entries)
         self.full, now = full, self._clock.now()
-        if now >= self._log_from:
+        if not self._logged or now >= self._log_from:
             self._log_from, self._logged = now + _LOG_SECONDS, True
             _log.warning("the journal refuses appends until there is space: %s", full)
 
     def _has_space(self) -> None:
-        self.full = None
-        if self._logged:
+        self.full, self._space_since = None, self._clock.now()
+
+    def _log_space(self) -> None:
+        """Log that there is space again, once that lasts: on a nearly full disk small appends still
+        fit between large ones."""
+        lasts = self._clock.now() >= self._space_since + _LOOK_SECONDS
+        if self._logged and self.full is None and lasts:
             self._logged = False
             _log.warning("the journal has space again and takes appends")
 

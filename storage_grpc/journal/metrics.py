@@ -31,6 +31,11 @@ def of_journal(entries: JournalStore) -> Write:
             entries.pending_bytes,
         )
         text.gauge(
+            "sulina_journal_reserved_bytes",
+            "Disk space reserved for appends: they succeed so far even if the disk is full.",
+            entries.reserved_bytes,
+        )
+        text.gauge(
             "sulina_journal_full",
             "1 while appends are refused for lack of disk space or file descriptors.",
             int(entries.full is not None),

@@ -190,6 +190,12 @@ class JournalStore:
         return self._committer.full
 
     @property
+    def reserved_bytes(self) -> int:
+        """Bytes that entries may take even if nothing else is free: a full disk is noticed after
+        that."""
+        return self._writer.reserved_bytes
+
+    @property
     def refused_full(self) -> int:
         """Entries refused for lack of space so far."""
         return self._committer.refused_full

@@ -90,6 +90,13 @@ class JournalWriter:
         self.file: JournalFile | None = None
         """The file written to; None until there was space for one."""
 
+    @property
+    def reserved_bytes(self) -> int:
+        """What entries may take before more space is needed."""
+        if self.file is None:
+            return 0
+        return max(self._reserved - self.file.end - self._settings.spare_bytes, 0)
+
     async def prepare(self, size: int, *, spare: bool) -> JournalFile:
         """The file for the next ``size`` bytes, with space reserved for them.
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from sulina.errors import Overloaded, Refused
+from sulina.errors import Overloaded, Refused, Unavailable
 from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
@@ -142,6 +142,15 @@ class MachineWatch:
             raise Overloaded(self._scarce())
         return "enough are free"
 
+    async def check_certificates(self) -> str:
+        """A readiness check: raises ``Unavailable`` if a certificate of this process has expired,
+        since clients refuse it."""
+        now = self._clock.wall_us() / 1e6
+        for file, end in self.expires.items():
+            if end <= now:
+                raise Unavailable(_expired(file))
+        return "none has expired" if self._files else "there are none"
+
     def _scarce(self) -> str:
         return (
             f"{self.descriptors.used} of {self.descriptors.limit} file descriptors are in use: "
@@ -176,8 +185,7 @@ class MachineWatch:
         self.expires[file] = expires
         left = expires - self._clock.wall_us() / 1e6
         if left <= 0:
-            text = f"the certificate {file} has expired: clients refuse it; replace it now"
-            self._warn(f"{file} expired", _DAY, text)
+            self._warn(f"{file} expired", _DAY, _expired(file))
         elif left < _EXPIRES_SOON:
             text = f"the certificate {file} expires in {left / _DAY:.1f} days: replace it"
             self._warn(str(file), _DAY, text)
@@ -187,6 +195,10 @@ class MachineWatch:
         if now >= self._log_from.get(what, now):
             self._log_from[what] = now + seconds
             _log.warning("%s", text)
+
+
+def _expired(file: Path) -> str:
+    return f"the certificate {file} has expired: clients refuse it; replace it now"
 
 
 _CERTIFICATE: Final = re.compile(

@@ -117,7 +117,7 @@ async def test_a_broker_with_a_full_disk_is_not_ready_until_there_is_space(
     client: Client, cluster: MemoryCluster, disk: MemoryDisk
 ) -> None:
     ready = journal_check(cluster.store)
-    assert await ready() == "it takes appends"
+    assert (await ready()).startswith("it takes appends; ")
     await fill(client, cluster.store)
     with pytest.raises(StorageFull, match="no space is left"):
         await ready()
@@ -127,7 +127,21 @@ async def test_a_broker_with_a_full_disk_is_not_ready_until_there_is_space(
         return cluster.store.full is None
 
     await eventually(is_ready)  # without another publish
-    assert await ready() == "it takes appends"
+    assert (await ready()).startswith("it takes appends; ")
+
+
+async def test_an_idle_broker_on_a_full_disk_is_ready_for_as_much_as_it_has_reserved(
+    client: Client, cluster: MemoryCluster, disk: MemoryDisk
+) -> None:
+    await publish(client, TOPIC, [b"first"])
+    disk.capacity = 0  # somebody else took the rest
+    ready, store = journal_check(cluster.store), cluster.store
+    room = store.reserved_bytes
+    assert await ready() == f"it takes appends; {room:,} bytes are reserved for them"
+    confirmed = await fill(client, store)
+    assert confirmed * RECORD <= room < (confirmed + 2) * (RECORD + 500)
+    with pytest.raises(StorageFull, match="no space is left"):
+        await ready()
 
 
 async def test_reads_and_acknowledgements_go_on_while_the_disk_is_full(

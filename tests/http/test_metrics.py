@@ -186,7 +186,7 @@ async def test_a_broker_is_live_and_ready(http: Http) -> None:
     assert (live.status, live.json["status"]) == (200, "live")
     ready = await http("GET", "/health/ready")
     assert (ready.status, ready.json["status"]) == (200, "ready")
-    assert set(ready.json["parts"]) == {"metadata", "storage", "descriptors"}
+    assert set(ready.json["parts"]) == {"metadata", "storage", "descriptors", "certificates"}
     assert all(part["ok"] for part in ready.json["parts"].values())
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import socket
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import trustme
 
-from sulina.errors import Overloaded, Refused
+import sulina
+from sulina.errors import Overloaded, Refused, Unavailable
 from sulina.runtime.machine_watch import Descriptors, MachineWatch, descriptors, expiry_of
 from sulina.runtime.real_clock import RealClock
 from tests.http.client import http_client
@@ -90,7 +93,7 @@ def test_descriptors_are_counted_as_the_system_has_them() -> None:
 
 
 @pytest.mark.parametrize("days", [-3, 5, 13, 40])
-def test_a_certificate_is_warned_of_from_two_weeks_before_it_expires(
+async def test_a_certificate_is_warned_of_from_two_weeks_before_it_expires(
     days: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     end = _BEGAN + timedelta(days=days)
@@ -105,8 +108,14 @@ def test_a_certificate_is_warned_of_from_two_weeks_before_it_expires(
     assert watch.expires == {file: end.timestamp()}
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     if days < 0:
-        assert said == [f"the certificate {file} has expired: clients refuse it; replace it now"]
-    elif days < 14:
+        expired = f"the certificate {file} has expired: clients refuse it; replace it now"
+        assert said == [expired]
+        with pytest.raises(Unavailable) as unready:
+            await watch.check_certificates()
+        assert str(unready.value) == expired
+        return
+    assert await watch.check_certificates() == "none has expired"
+    if days < 14:
         assert said == [f"the certificate {file} expires in {days}.0 days: replace it"]
     else:
         assert said == []
@@ -124,6 +133,38 @@ def test_what_is_no_certificate_is_refused() -> None:
     for pem in (b"", b"hello", text % b"AAAA", text % b"MAMCAQE=", text % b"///"):
         with pytest.raises(Refused):
             expiry_of(pem)
+
+
+async def test_a_broker_whose_disk_is_full_says_so_until_there_is_space(tmp_path: Path) -> None:
+    """A real disk, of 24 MiB, which only root can make."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(small))
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk takes root")
+    process = SulinaProcess(small / "data")
+    try:
+        with process:
+            async with sulina.connect(process.url) as client, http_client(process.http_url) as http:
+                producer = client.producer("/default/t")
+                await producer.open()
+                sent = [await producer.send(os.urandom(1 << 20)) for _ in range(30)]
+                async with asyncio.timeout(60):
+                    while (await http("GET", "/health/ready")).status == 200:
+                        await asyncio.sleep(0.1)
+                    while "\nsulina_journal_full 1\n" not in (await http("GET", "/metrics")).text:
+                        await asyncio.sleep(0.1)
+                parts = (await http("GET", "/health/ready")).json["parts"]
+                assert "No space left on device" in parts["storage"]["detail"]
+                assert "the journal refuses appends until there is space" in process.log()
+                subprocess.run(("mount", "-o", "remount,size=256m", str(small)), check=True)
+                for each in sent:
+                    await each
+                await producer.close()
+                assert (await http("GET", "/health/ready")).status == 200
+        assert "Traceback" not in process.log()
+    finally:
+        subprocess.run(("umount", "-l", str(small)), check=True)
 
 
 async def test_a_broker_short_of_descriptors_says_so_and_keeps_serving(tmp_path: Path) -> None:

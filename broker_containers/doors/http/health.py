@@ -92,7 +92,10 @@ def metadata_check(store: MetadataStore) -> Check:
 
 
 def journal_check(entries: JournalStore) -> Check:
-    """Whether the journal of this process takes appends."""
+    """Whether the journal of this process takes appends.
+
+    On a full disk it does, until it has used the space that it has reserved.
+    """
 
     async def check() -> str:
         if entries.full is not None:
@@ -101,7 +104,7 @@ def journal_check(entries: JournalStore) -> Check:
             entries.check_room()
         except Overloaded:
             return "it is busy: publishers wait"
-        return "it takes appends"
+        return f"it takes appends; {entries.reserved_bytes:,} bytes are reserved for them"
 
     return check
 
