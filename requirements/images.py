@@ -2,6 +2,7 @@
 
     python -m requirements.images            # exits with 1 if an image is not locked by its digest
     python -m requirements.images --fill     # needs the network
+    python -m requirements.images --fill --mirror http://127.0.0.1:5000   # in place of Docker Hub
 
 ``images.lock`` has one line per image: its name with the tag, and the digest. Every Dockerfile
 names its base image in ``ARG BASE=...``, with the same digest.
@@ -16,6 +17,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -80,12 +82,18 @@ def _known(lock: Mapping[str, str], image: str) -> bool:
     return lock.get(image, UNRESOLVED) != UNRESOLVED
 
 
-def ask_registry(image: str, scheme: str = "https") -> str:
-    """The digest of an image's manifest list. Raises ``OSError`` and ``ValueError``."""
+def ask_registry(image: str, scheme: str = "https", mirror: str = "") -> str:
+    """The digest of an image's manifest list. Raises ``OSError`` and ``ValueError``.
+
+    ``mirror`` is the URL of a registry that is asked for images of Docker Hub; a mirror has the
+    same digests.
+    """
     name, _, tag = image.rpartition(":")
     host, slash, path = name.partition("/")
     if not slash or ("." not in host and ":" not in host):
         host, path = _HUB, name if slash else f"library/{name}"
+        if mirror:
+            scheme, _, host = mirror.rstrip("/").partition("://")
     headers = {"Accept": _KINDS}
     if host in _TOKENS:
         with urllib.request.urlopen(_TOKENS[host].format(path), timeout=_SECONDS) as answer:
@@ -114,10 +122,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Check or fill; returns the exit code of the process."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--fill", action="store_true", help="ask the registries for the digests")
+    parser.add_argument("--mirror", default="", help="ask this registry in place of Docker Hub")
     given = parser.parse_args(arguments)
     if given.fill:
         try:
-            fill(LOCK, DOCKERFILES, ask_registry)
+            fill(LOCK, DOCKERFILES, partial(ask_registry, mirror=given.mirror))
         except (OSError, ValueError, KeyError) as error:
             sys.stderr.write(f"images: a registry cannot be asked ({error}): nothing changed\n")
             return 1

@@ -55,8 +55,12 @@ def test_a_lock_with_an_invented_digest_is_refused() -> None:
 def registry() -> Iterator[str]:
     class Registry(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
-            known = self.path == "/v2/some/image/manifests/1.0"
-            self.send_response(200 if known else 404)
+            known = (
+                "/v2/some/image/manifests/1.0",
+                "/v2/library/python/manifests/3.11-slim",
+                "/v2/owner/name/manifests/2",
+            )
+            self.send_response(200 if self.path in known else 404)
             self.send_header("Docker-Content-Digest", DIGEST)
             self.end_headers()
 
@@ -84,6 +88,12 @@ def test_digests_come_from_the_registry_and_go_into_lock_and_dockerfiles(
     assert images.problems(images.read_lock(lock.read_text()), {"d": dockerfile.read_text()}) == []
     with pytest.raises(OSError, match="404"):
         images.ask_registry(f"{registry}/some/other:1.0", "http")
+
+
+def test_a_mirror_is_asked_in_place_of_docker_hub(registry: str) -> None:
+    for image in ("python:3.11-slim", "owner/name:2", f"{registry}/some/image:1.0"):
+        scheme = "http" if registry in image else "https"
+        assert images.ask_registry(image, scheme, mirror=f"http://{registry}/") == DIGEST
 
 
 # ---- vulnerabilities and licences ----
