@@ -47,6 +47,11 @@ def cluster_outputs(
             image: repository.repository_url for image, repository in repositories.items()
         },
     }
+    found["directUrl"] = brokers.direct_url
+    if shared.certificates is not None:
+        found["authorities"] = shared.certificates.trusted
+    if balancer.private_link is not None:
+        found["privateLink"] = balancer.private_link.service_name
     if not brokers.settings.endpoint.public:
         found["adminUrl"] = balancer.url(ports.ADMIN)
     return found

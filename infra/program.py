@@ -79,6 +79,7 @@ def deploy(settings: StackSettings) -> Outputs:
     storage = StorageNodeGroup(shared, lake, root)
     balancer = LoadBalancer(shared, root)
     brokers = BrokerService(shared, etcd, storage, balancer, root)
+    balancer.publish([brokers.service])
     Scaling(shared, brokers, root)
     outputs |= cluster_outputs(shared, brokers, balancer)
     if not settings.has("functions"):

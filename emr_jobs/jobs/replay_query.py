@@ -9,6 +9,7 @@ requires the same order of rows each time, which ``--order-by`` provides.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,17 @@ def main(argv: Sequence[str]) -> int:
     running.add_clock_skew(arguments)
     arguments.add_argument("--query", required=True, help="SQL query on the view records")
     arguments.add_argument("--url", required=True, help="broker URL: sulina://broker:6655")
+    arguments.add_argument(
+        "--token",
+        default=os.environ.get("SULINA_TOKEN", ""),
+        help="token for the brokers (default: SULINA_TOKEN in the environment)",
+    )
+    arguments.add_argument(
+        "--tls-ca",
+        default=os.environ.get("SULINA_TLS_CA", ""),
+        help="CA certificates to trust, a file or the text itself (PEM), for sulina+tls:// URLs "
+        "(default: SULINA_TLS_CA in the environment, or the system's)",
+    )
     arguments.add_argument("--to", required=True, help="the topic to publish to")
     arguments.add_argument(
         "--producer",
@@ -98,7 +110,13 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     records = as_records(rows.sortWithinPartitions(*order) if order else rows)
     seen = Observation("replay")
     records = records.observe(seen, f.count(f.lit(1)).alias("records"))
-    given = {"url": arguments.url, "topic": arguments.to, "producer": arguments.producer}
+    given = {
+        "url": arguments.url,
+        "topic": arguments.to,
+        "producer": arguments.producer,
+        "token": arguments.token,
+        "tls": arguments.tls_ca,
+    }
     records.write.format("sulina").mode("append").options(
         **{name: value for name, value in given.items() if value}
     ).save()

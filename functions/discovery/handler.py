@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.shared.aws import client
 from functions.shared.brokers import BrokerClient
-from functions.shared.environment import flag, optional, required
+from functions.shared.environment import flag, optional
 from functions.shared.http_event import HttpAnswer, HttpRequest
 from sulina.errors import Refused, Retriable, SulinaError, Unavailable
 
@@ -39,7 +39,7 @@ def _answer(request: HttpRequest) -> HttpAnswer:
     if flag("SULINA_READ_ONLY") and request.method not in _READING:
         detail = "this function accepts only reads: send the request to a broker"
         return _json(403, {"type": "/docs#denied", "title": "Read only", "detail": detail})
-    brokers = BrokerClient(required("SULINA_BROKERS"), _SECONDS)
+    brokers = BrokerClient.from_environment(_SECONDS)
     answer = brokers.ask(request, _token())
     if answer.status == 401 and _tokens:
         # The secret may have changed since it was read.

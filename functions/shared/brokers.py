@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+from functions.shared.environment import optional, required
 from functions.shared.http_event import HttpAnswer, HttpRequest
 from sulina.errors import Refused, Unavailable, UnknownOutcome
 
@@ -28,8 +29,16 @@ class BrokerClient:
     If a name resolves to several addresses, each is tried.
     """
 
-    def __init__(self, urls: str, seconds: float) -> None:
-        """``seconds`` is the timeout per broker. Raises ``Refused`` for invalid URLs."""
+    def __init__(self, urls: str, seconds: float, authorities: str = "") -> None:
+        """``seconds`` is the timeout per broker; ``authorities`` (PEM) sign their certificates, by
+        default those of the system. Raises ``Refused`` for invalid URLs and certificates.
+        """
+        try:
+            self._tls = ssl.create_default_context(cadata=authorities or None)
+        except ssl.SSLError as error:
+            raise Refused(
+                f"SULINA_BROKERS_CA cannot be used ({error}): it must be certificates in PEM format"
+            ) from None
         self._urls = [urlsplit(url.strip()) for url in urls.split(",")]
         self._seconds = seconds
         for url in self._urls:
@@ -38,6 +47,11 @@ class BrokerClient:
                     f"{urls!r} is not a comma-separated list of broker URLs such as "
                     "http://host:8080"
                 )
+
+    @classmethod
+    def from_environment(cls, seconds: float) -> BrokerClient:
+        """For ``SULINA_BROKERS`` and ``SULINA_BROKERS_CA``. Raises ``Refused``."""
+        return cls(required("SULINA_BROKERS"), seconds, optional("SULINA_BROKERS_CA"))
 
     def ask(self, request: HttpRequest, token: str = "") -> HttpAnswer:
         """The response of the first broker that answers, whatever its status.
@@ -67,8 +81,7 @@ class BrokerClient:
     def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
         if scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=self._seconds)
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(host, port, timeout=self._seconds, context=context)
+        return http.client.HTTPSConnection(host, port, timeout=self._seconds, context=self._tls)
 
     def _send(
         self, connection: http.client.HTTPConnection, request: HttpRequest, token: str

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.shared.aws import client
 from functions.shared.brokers import BrokerClient
-from functions.shared.environment import optional, required
+from functions.shared.environment import optional
 from functions.shared.http_event import HttpAnswer, HttpRequest
 from sulina.errors import NotFound, Refused, Unavailable
 
@@ -51,7 +51,7 @@ def cluster() -> ClusterClient:
     """The cluster that the environment names. Raises ``Refused`` if there is none."""
     if name := optional("SULINA_DISCOVERY"):
         return ClusterClient(lambda request: _through(name, request))
-    return ClusterClient(BrokerClient(required("SULINA_BROKERS"), _SECONDS).ask)
+    return ClusterClient(BrokerClient.from_environment(_SECONDS).ask)
 
 
 def _through(name: str, request: HttpRequest) -> HttpAnswer:

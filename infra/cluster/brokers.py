@@ -1,8 +1,9 @@
 """Brokers: stateless containers on Fargate, behind the load balancer.
 
-A broker is named after its host and publishes its own address to the other brokers, and the load
-balancer's to clients. A stopping broker transfers its topics first, and a deployment starts new
-brokers before it stops old ones.
+A broker is named after its host and publishes its own address to the other brokers and to clients
+that use the internal name ``brokers``, and the load balancer's to others. All brokers have the same
+certificate, for the internal name, because their addresses are not known in advance. A stopping
+broker transfers its topics first, and a deployment starts new brokers before it stops old ones.
 """
 
 from __future__ import annotations
@@ -39,16 +40,20 @@ class BrokerService(Component):
         settings, keys, containers = self.settings, shared.keys, shared.containers
         self.log = log_group(self, SERVICE, keys.operations.arn)
         self.registry = shared.dns.service(self, "brokers", 10)
-        self.internal_url = f"http://brokers.{shared.dns.domain}:{ports.HTTP}"
+        self.host = f"brokers.{shared.dns.domain}"
+        tls = shared.certificates is not None
+        self.internal_url = f"{'https' if tls else 'http'}://{self.host}:{ports.HTTP}"
+        self.direct_url = f"{'sulina+tls' if tls else 'sulina'}://{self.host}:{ports.BINARY}"
         secrets = {"SULINA_ROOT_TOKEN": keys.token.arn}
         readable = [keys.token.arn]
         if shared.certificates is not None:
-            credential = shared.certificates.issue(SERVICE, [])
+            passed_through = [balancer.host] if settings.tls_ends_at == "broker" else []
+            credential = shared.certificates.issue(SERVICE, [self.host, *passed_through])
             readable.append(credential.secret.arn)
             for name, file in zip(("CA", "CERT", "KEY"), FILES, strict=True):
-                for server in ("ETCD", "STORAGE"):
+                for server in ("ETCD", "STORAGE", "PEER" if name == "CA" else "TLS"):
                     secrets[f"SULINA_BROKER_{server}_{name}"] = credential.value_of(file)
-        environment = broker_environment(settings, etcd.url, storage.nodes)
+        environment = broker_environment(settings, self.host, etcd.url, storage.nodes)
         variables: list[dict[str, pulumi.Input[str]]] = [
             {"name": name, "value": value} for name, value in environment.items()
         ]
@@ -128,10 +133,13 @@ class BrokerService(Component):
         self.register_outputs({"service": self.service.name, "listeners": [*LISTENERS.values()]})
 
 
-def broker_environment(settings: StackSettings, etcd: str, nodes: str) -> dict[str, str]:
+def broker_environment(settings: StackSettings, host: str, etcd: str, nodes: str) -> dict[str, str]:
     """The environment variables from which a broker's container reads its options."""
     copies = min(3, settings.storage.count)
+    authorities = settings.endpoint.client_authorities
     return {
+        "SULINA_BROKER_SHARED_NAME": host,
+        **({"SULINA_BROKER_TLS_CLIENT_CA": authorities} if authorities else {}),
         "SULINA_BROKER_ETCD": etcd,
         "SULINA_BROKER_STORAGE_NODE": nodes,
         "SULINA_BROKER_WRITE_QUORUM": str(copies),

@@ -1,7 +1,13 @@
 """The endpoint that clients connect to: a network load balancer with one listener per protocol.
 
-With a certificate, TLS ends here; traffic behind it stays in the VPC. A public load balancer has no
-listener for administration (50051).
+With a certificate, TLS ends here, and the load balancer opens its own TLS connections to brokers.
+Otherwise it passes TLS through: clients then see the brokers' certificate, and brokers that of the
+client. A public load balancer has no listener for administration (50051).
+
+A change of ``public`` or of the protocol replaces the load balancer or its target groups. The new
+ones have other names and are created first; the DNS record changes once brokers serve them.
+Nothing protects a load balancer from being deleted: it holds no data, and protection would prevent
+its replacement.
 
 Health checks use ``/health/live``, not readiness: ECS replaces a container whose health check
 fails, and a broker that has lost etcd for a while is not ready but must keep serving.
@@ -9,6 +15,7 @@ fails, and a broker that has lost etcd for a while is not ready but must keep se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import pulumi
@@ -26,6 +33,8 @@ LISTENERS: Final = {
     ports.HTTP: "http",
     ports.ADMIN: "admin",
 }
+_SHORT: Final = {ports.BINARY: "bin", ports.GRPC: "rpc", ports.HTTP: "web", ports.ADMIN: "adm"}
+"""The name of a target group has at most 32 characters."""
 _ALPN: Final = {ports.GRPC: "HTTP2Only", ports.ADMIN: "HTTP2Only"}
 """gRPC clients require that TLS negotiates HTTP/2."""
 _TLS_POLICY: Final = "ELBSecurityPolicy-TLS13-1-2-2021-06"
@@ -33,7 +42,10 @@ _DRAIN_SECONDS: Final = 30
 
 
 class LoadBalancer(Component):
-    """The load balancer, its listeners, target groups, certificate and DNS record."""
+    """The load balancer, its listeners, target groups and certificate.
+
+    ``publish`` adds the DNS record, ``private_link`` the service for other accounts.
+    """
 
     def __init__(self, shared: SharedResources, parent: Deployment) -> None:
         super().__init__("LoadBalancer", parent)
@@ -41,14 +53,18 @@ class LoadBalancer(Component):
         subnets = network.edge if endpoint.public else network.work
         self.balancer = aws.lb.LoadBalancer(
             "clients",
-            name=settings.prefix,
+            name=self.named("pub" if endpoint.public else "int"),
             load_balancer_type="network",
             internal=not endpoint.public,
             # At most one subnet of a zone.
             subnets=[subnet.id for subnet in subnets[: settings.zones]],
             security_groups=[shared.firewall.group_id("balancer")],
             enable_cross_zone_load_balancing=True,
-            enable_deletion_protection=settings.protect,
+            enable_deletion_protection=False,
+            # PrivateLink has its own list of who may connect, and shows addresses of its own.
+            enforce_security_group_inbound_rules_on_private_link_traffic="off"
+            if endpoint.private_link
+            else None,
             opts=self.within(),
         )
         certificate = self._certificate()
@@ -59,13 +75,12 @@ class LoadBalancer(Component):
         self.host: pulumi.Output[str] = pulumi.Output.from_input(
             endpoint.domain or self.balancer.dns_name
         )
-        if endpoint.zone_id:
-            self._record()
+        self.private_link = self._private_link() if endpoint.private_link else None
         self.register_outputs({"host": self.host})
 
     def url(self, port: int) -> pulumi.Output[str]:
         """The URL with which clients connect to a port."""
-        tls = self.settings.endpoint.tls
+        tls = self.settings.internal_tls
         if port == ports.BINARY:
             scheme = "sulina+tls" if tls else "sulina"
         else:
@@ -73,12 +88,15 @@ class LoadBalancer(Component):
         return pulumi.Output.concat(f"{scheme}://", self.host, f":{port}")
 
     def _target(self, port: int, network: VpcNetwork) -> aws.lb.TargetGroup:
-        name = LISTENERS[port]
+        ends = self.settings.tls_ends_at
+        protocol = "TLS" if ends == "balancer" else "TCP"
+        scheme = "p" if self.settings.endpoint.public else "i"
+        variant = scheme + ("s" if protocol == "TLS" else "t")
         return aws.lb.TargetGroup(
-            name,
-            name=self.named(name),
+            LISTENERS[port],
+            name=self.named(f"{_SHORT[port]}-{variant}"),
             port=port,
-            protocol="TCP",
+            protocol=protocol,
             target_type="ip",
             vpc_id=network.vpc.id,
             # A stopping broker asks its clients to leave; then remaining connections are closed.
@@ -86,7 +104,7 @@ class LoadBalancer(Component):
             connection_termination=True,
             preserve_client_ip="false",
             health_check={
-                "protocol": "HTTP",
+                "protocol": "HTTPS" if ends else "HTTP",
                 "port": str(ports.HTTP),
                 "path": "/health/live",
                 "matcher": "200",
@@ -115,10 +133,10 @@ class LoadBalancer(Component):
 
     def _certificate(self) -> pulumi.Input[str] | None:
         endpoint = self.settings.endpoint
+        if not endpoint.certified:
+            return None
         if endpoint.certificate_arn:
             return endpoint.certificate_arn
-        if not endpoint.zone_id:
-            return None
         certificate = aws.acm.Certificate(
             "clients",
             domain_name=endpoint.domain,
@@ -144,8 +162,11 @@ class LoadBalancer(Component):
         found: pulumi.Input[str] = valid.certificate_arn
         return found
 
-    def _record(self) -> None:
+    def publish(self, after: Sequence[pulumi.Resource]) -> None:
+        """Point the domain name at the load balancer, once ``after`` are done."""
         endpoint = self.settings.endpoint
+        if not endpoint.zone_id:
+            return
         aws.route53.Record(
             "clients",
             zone_id=endpoint.zone_id,
@@ -158,5 +179,42 @@ class LoadBalancer(Component):
                     "evaluate_target_health": False,
                 }
             ],
+            opts=self.within(depends_on=list(after)),
+        )
+
+    def _private_link(self) -> aws.ec2.VpcEndpointService:
+        """A service that other accounts connect to from their own networks.
+
+        Under the domain name, once AWS has checked that it is ours, by a record in its zone.
+        """
+        endpoint, region = self.settings.endpoint, self.region
+        service = aws.ec2.VpcEndpointService(
+            "private-link",
+            acceptance_required=False,
+            network_load_balancer_arns=[self.balancer.arn],
+            allowed_principals=[
+                each if ":" in each else f"arn:{region.partition}:iam::{each}:root"
+                for each in endpoint.private_link
+            ],
+            private_dns_name=endpoint.domain or None,
+            tags={"Name": self.named("private-link")},
             opts=self.within(),
         )
+        if endpoint.zone_id:
+            wanted = service.private_dns_name_configurations[0]
+            proof = aws.route53.Record(
+                "private-link",
+                zone_id=endpoint.zone_id,
+                name=pulumi.Output.concat(wanted.name, ".", endpoint.domain),
+                type=wanted.type,
+                ttl=300,
+                records=[wanted.value],
+                opts=self.within(),
+            )
+            aws.vpc.EndpointServicePrivateDnsVerification(
+                "private-link",
+                service_id=service.id,
+                wait_for_verification=True,
+                opts=self.within(depends_on=[proof]),
+            )
+        return service

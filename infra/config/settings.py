@@ -110,7 +110,7 @@ class StackSettings:
     etcd: MemberSettings
     storage: MemberSettings
     internal_tls: bool
-    """Whether brokers, storage nodes and etcd use TLS with each other."""
+    """Whether clients, brokers, storage nodes and etcd use TLS with each other."""
     internal_authorities: tuple[str, ...]
     """Names of the certificate authorities that they trust; the first one signs."""
     lake: LakeSettings
@@ -146,6 +146,16 @@ class StackSettings:
         """Whether containers run; without images there is nothing to run."""
         return self.images != "none"
 
+    @property
+    def tls_ends_at(self) -> str:
+        """Where clients' TLS ends: at the ``balancer``, or at the ``broker``; empty without TLS.
+
+        Behind the load balancer there is TLS as well: everything is encrypted, or nothing.
+        """
+        if not self.internal_tls:
+            return ""
+        return "balancer" if self.endpoint.certified else "broker"
+
     def has(self, layer: str) -> bool:
         """Whether one of ``LAYERS`` is deployed."""
         return LAYERS.index(layer) <= LAYERS.index(self.up_to)
@@ -175,7 +185,7 @@ class StackSettings:
                 "etcdVersion", "v3.5.24", r"v\d+\.\d+\.\d+", "an etcd version such as v3.5.24"
             ),
             etcd_state=values.choice("etcdState", "new", ("new", "existing")),
-            endpoint=parse_endpoint(values),
+            endpoint=parse_endpoint(values, values.flag("internalTls", True)),
             brokers=_brokers(values),
             etcd=_etcd(values),
             storage=_storage(values),

@@ -42,6 +42,8 @@ def own_values(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def example_settings(stack: str, more: Mapping[str, str] | None = None) -> StackSettings:
-    """The settings in a stack's file with ``more`` set, and with a domain, as prod requires one."""
-    given = {"domain": "sulina.example.com", "zoneId": "Z0", **own_values(stack_values(stack))}
-    return StackSettings.parse(stack, {**given, **(more or {})})
+    """The settings in a stack's file with ``more`` set, and with a domain if it requires one."""
+    given = {**own_values(stack_values(stack)), **(more or {})}
+    if given.get("requireTls") == "true":
+        given = {"domain": "sulina.example.com", "zoneId": "Z0", **given}
+    return StackSettings.parse(stack, given)

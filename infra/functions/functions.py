@@ -76,6 +76,11 @@ class Functions(Component):
             memory=512,
             environment={
                 "SULINA_BROKERS": brokers.internal_url,
+                **(
+                    {"SULINA_BROKERS_CA": shared.certificates.trusted}
+                    if shared.certificates
+                    else {}
+                ),
                 "SULINA_TOKEN_SECRET": token,
                 "SULINA_URL": balancer.url(ports.BINARY),
                 "SULINA_GRPC_URL": balancer.url(ports.GRPC),

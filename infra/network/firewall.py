@@ -1,9 +1,10 @@
 """Security groups: one table lists which group may connect to which, and on which ports.
 
 Each row creates two rules: egress from the caller, ingress to the called group. Everything else is
-closed. The only ingress from outside the VPC is at the load balancer, from the networks that the
-endpoint's settings allow. AWS services are reached through their private endpoints (the group
-``services``) or, with a NAT machine, at any address on the port of HTTPS.
+closed. Clients in the networks that the endpoint's settings allow reach the load balancer; unless
+it is public, they reach brokers directly as well, else only clients in the VPC do. AWS services are
+reached through their private endpoints (the group ``services``) or, with a NAT machine, at any
+address on the port of HTTPS.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ CONNECTIONS: Sequence[tuple[str, str, Sequence[int]]] = (
     # A node that writes a ledger's object reads entries that it does not have from other nodes.
     ("storage", "storage", (ports.STORAGE,)),
     ("functions", "brokers", (ports.HTTP,)),
-    ("spark", "balancer", (ports.BINARY,)),
+    ("spark", "brokers", (ports.BINARY,)),
     ("brokers", "services", (ports.HTTPS,)),
     ("etcd", "services", (ports.HTTPS,)),
     ("storage", "services", (ports.HTTPS,)),
@@ -87,6 +88,10 @@ class Firewall(Component):
         for port in listener_ports(settings):
             for number, block in enumerate(allowed, 1):
                 self._ingress(f"clients-{number}-{port}", "balancer", port, cidr_ipv4=block)
+        direct = (settings.network,) if settings.endpoint.public else allowed
+        for port in ports.DIRECT:
+            for number, block in enumerate(direct, 1):
+                self._ingress(f"direct-{number}-{port}", "brokers", port, cidr_ipv4=block)
         self.register_outputs({})
 
     def group_id(self, name: str) -> pulumi.Output[str]:

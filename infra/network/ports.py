@@ -15,3 +15,5 @@ HTTPS: Final = 443
 
 BROKER: Final = (BINARY, GRPC, HTTP, ADMIN)
 """All ports of a broker."""
+DIRECT: Final = (BINARY, GRPC, HTTP)
+"""The ports at which clients inside the network reach brokers without the load balancer."""

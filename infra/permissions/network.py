@@ -111,4 +111,23 @@ NETWORK: Final[Needs] = {
         named("route53", "AssociateVPCWithHostedZone", "hostedzone/*"),
         *_TAGS,
     ),
+    "aws:ec2/vpcEndpointService:VpcEndpointService": (
+        new("ec2", "CreateVpcEndpointServiceConfiguration", "vpc-endpoint-service/*"),
+        ours(
+            "ec2",
+            "DeleteVpcEndpointServiceConfigurations ModifyVpcEndpointServiceConfiguration "
+            "ModifyVpcEndpointServicePermissions",
+            "vpc-endpoint-service/*",
+        ),
+        anything(
+            "ec2",
+            "DescribeVpcEndpointServiceConfigurations",
+        ),
+        ours("ec2", "DescribeVpcEndpointServicePermissions", "vpc-endpoint-service/*"),
+        *_TAGS,
+    ),
+    "aws:vpc/endpointServicePrivateDnsVerification:EndpointServicePrivateDnsVerification": (
+        ours("ec2", "StartVpcEndpointServicePrivateDnsVerification", "vpc-endpoint-service/*"),
+        anything("ec2", "DescribeVpcEndpointServiceConfigurations"),
+    ),
 }

@@ -52,11 +52,10 @@ class Certificates(Component):
         self.trusted = pulumi.Output.concat(*(made.cert_pem for _, made in self._authorities))
         self.register_outputs({"authorities": self.trusted})
 
-    def issue(self, name: str, hosts: Sequence[str], addresses: Sequence[str] = ()) -> Credential:
-        """Issue a certificate for server and client use, in its own secret.
-
-        A pure client has neither hosts nor addresses.
-        """
+    def issue(
+        self, name: str, hosts: Sequence[pulumi.Input[str]], addresses: Sequence[str] = ()
+    ) -> Credential:
+        """Issue a certificate for server and client use, in its own secret."""
         key = self._key(name)
         request = tls.CertRequest(
             name,

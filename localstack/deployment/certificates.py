@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 Inputs = Mapping[str, Any]
+_SUBJECT_KEY = x509.SubjectKeyIdentifier
 _USES = {
     "server_auth": ExtendedKeyUsageOID.SERVER_AUTH,
     "client_auth": ExtendedKeyUsageOID.CLIENT_AUTH,
@@ -53,6 +54,21 @@ def _request(given: Inputs) -> dict[str, Any]:
     return {"certRequestPem": made.public_bytes(Encoding.PEM).decode()}
 
 
+def _usage(signs: bool) -> x509.KeyUsage:
+    """For an authority that signs certificates, or for a server or client."""
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
 def _builder(
     given: Inputs, subject: x509.Name, issuer: x509.Name, public: Any
 ) -> x509.CertificateBuilder:
@@ -70,9 +86,13 @@ def _builder(
 
 def _authority(given: Inputs) -> dict[str, Any]:
     key, name = _load(given["privateKeyPem"]), _name(given)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = _builder(given, name, name, key.public_key())
+    if given.get("setSubjectKeyId"):
+        builder = builder.add_extension(identifier, critical=False)
     made = (
-        _builder(given, name, name, key.public_key())
-        .add_extension(x509.BasicConstraints(given["isCaCertificate"], None), critical=True)
+        builder.add_extension(x509.BasicConstraints(given["isCaCertificate"], None), critical=True)
+        .add_extension(_usage("cert_signing" in given["allowedUses"]), critical=True)
         .sign(key, SHA256())
     )
     return {"certPem": made.public_bytes(Encoding.PEM).decode()}
@@ -84,6 +104,12 @@ def _signed(given: Inputs) -> dict[str, Any]:
     uses = [_USES[each] for each in given["allowedUses"] if each in _USES]
     builder = _builder(given, request.subject, authority.subject, request.public_key())
     builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+    builder = builder.add_extension(_usage(signs=False), critical=True)
+    identified = [e.value for e in authority.extensions if isinstance(e.value, _SUBJECT_KEY)]
+    for each in identified:
+        # Like Go's library, which the provider uses.
+        found = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(each)
+        builder = builder.add_extension(found, critical=False)
     for extension in request.extensions:
         builder = builder.add_extension(extension.value, critical=False)
     made = builder.sign(_load(given["caPrivateKeyPem"]), SHA256())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import boto3
 import pytest
+import trustme
 
 from infra.artifacts import FUNCTIONS
 from localstack.deployment.stack_files import ROOT
@@ -84,6 +85,16 @@ def _make(folder: Path) -> None:
     public["images"] = "none"  # not pushed yet
     public["internalAuthorities"] = "new,1"
     public["machineImage"] = "ami-00000000000000001"
+    authorities = folder / "clients.pem"
+    authorities.write_bytes(trustme.CA().cert_pem.bytes())
+    mutual = {**public, "clientAuthorities": str(authorities)}
+    linked = {
+        **mutual,
+        "public": "false",
+        "allowed": "10.42.0.0/16,10.7.0.0/16",
+        "privateLink": "111122223333,arn:aws:iam::444455556666:role/consumer",
+    }
+    del linked["clientAuthorities"]
     building = {name: value for name, value in built.items() if name != "imageTag"}
     developed = {**building, "alarmEmail": "team@example.com"}
     with running_moto(folder) as server:
@@ -94,6 +105,8 @@ def _make(folder: Path) -> None:
             _plan("deployed", "prod", named, running=RUNNING),
             _plan("longest", LONGEST, named, file="prod"),
             _plan("public", "prod", public),
+            _plan("mutual", "prod", mutual),
+            _plan("linked", "prod", linked),
             _plan("localstack", "localstack", {}),
             _plan("unbuilt", "dev", {**built, "functionsFolder": "nowhere"}),
             _plan("emulated", "prod", {**named, "zoneId": zone}, aws=server.url),

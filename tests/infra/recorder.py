@@ -97,6 +97,10 @@ _MORE: dict[str, dict[str, Any]] = {
         "arnSuffix": "net/sulina/1",
     },
     "aws:lb/targetGroup:TargetGroup": {"arnSuffix": "targetgroup/binary/1"},
+    "aws:ec2/vpcEndpointService:VpcEndpointService": {
+        "serviceName": "com.amazonaws.vpce.eu-central-1.vpce-svc-1",
+        "privateDnsNameConfigurations": [{"name": "_proof", "type": "TXT", "value": "vpce:1"}],
+    },
     "aws:lambda/functionUrl:FunctionUrl": {"functionUrl": "https://discovery.example.com/"},
     "aws:route53/record:Record": {"fqdn": "proof.example.com"},
     "aws:sqs/queue:Queue": {"url": "https://sqs.example.com/failed"},

@@ -59,6 +59,7 @@ def test_a_broker_understands_its_environment(prod: Graph) -> None:
         for whom in ("ETCD", "STORAGE")
         for part in ("CA", "CERT", "KEY")
     }
+    files |= {f"SULINA_BROKER_{each}" for each in ("PEER_CA", "TLS_CERT", "TLS_KEY")}
     assert secrets == {"SULINA_ROOT_TOKEN", *files}
     told = {**environment, "SULINA_BROKER_HOST": "127.0.0.1"} | dict.fromkeys(files, "a.pem")
     assert set(command_line(told, [])) >= {"--etcd-ca", "--etcd-cert", "--storage-key"}

@@ -29,7 +29,7 @@ def ways(graph: Graph, kind: str) -> set[tuple[str, str, int]]:
     return found
 
 
-def test_brokers_are_reached_through_the_load_balancer_by_functions_and_by_each_other(
+def test_brokers_are_reached_by_the_load_balancer_their_own_network_and_each_other(
     prod: Graph,
 ) -> None:
     into = {(other, port) for group, other, port in ways(prod, INGRESS) if group == "brokers"}
@@ -42,6 +42,8 @@ def test_brokers_are_reached_through_the_load_balancer_by_functions_and_by_each_
         ("brokers", 6650),
         ("brokers", 8080),
         ("functions", 8080),
+        ("spark", 6655),
+        *(("10.42.0.0/16", port) for port in (6655, 6650, 8080)),
     }
 
 
@@ -58,13 +60,15 @@ def test_only_brokers_and_its_like_reach_what_keeps_data(prod: Graph) -> None:
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod", "public", "localstack"])
-def test_blocks_of_addresses_are_let_in_at_the_load_balancer_alone(
+def test_blocks_of_addresses_are_let_in_at_the_load_balancer_and_our_own_at_brokers(
     graph_of: Callable[[str], Graph], stack: str
 ) -> None:
     allowed = "203.0.113.0/24" if stack == "public" else "10.42.0.0/16"
     for group, other, port in ways(graph_of(stack), INGRESS):
         if group == "nat":
             assert (stack, other, port) == ("dev", "10.42.0.0/16", 443)
+        elif "/" in other and group == "brokers":
+            assert (other, port != 50051) == ("10.42.0.0/16", True)
         elif "/" in other:
             assert (group, other) == ("balancer", allowed)
             assert port in (6655, 6650, 8080, 50051)

@@ -19,7 +19,7 @@ from localstack.environments import environment
 from tests.infra.graph import Graph
 from tests.infra.policy import IamPolicy, matches
 
-STACKS = ("dev", "prod", "public", "localstack")
+STACKS = ("dev", "prod", "public", "linked", "localstack")
 ACCOUNT = "123456789012"
 OURS = {"aws:ResourceTag/Project": "sulina"}
 NEW = {"aws:RequestTag/Project": "sulina"}
