@@ -5,8 +5,9 @@
 * ``jobs/<name>.py``: one entry point per job
 * ``manifest.json``: the list of files, with checksums
 
-Build the environment where Python and the C library match those of EMR: on Amazon Linux 2023, or in
-its container, with Python 3.11. The other files are the same on every machine.
+The environment contains libraries for Linux on the chosen architecture, and links to the Python
+that builds it, which must have EMR's version, 3.11; give ``--python-prefix`` if EMR has it
+elsewhere. The other files are the same on every machine.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from sulina.version import __version__
 ENVIRONMENT: Final = "environment.tar.gz"
 CODE: Final = "sulina.zip"
 MANIFEST: Final = "manifest.json"
+ARCHITECTURES: Final = {"arm64": "aarch64", "x86_64": "x86_64"}
+"""Of EMR applications, each with the name that Linux has for it."""
 JOBS: Final = ("compaction", "ledger_audit", "replay_query", "topic_statistics")
 
 _ROOT: Final = Path(__file__).parents[1]
@@ -40,6 +43,7 @@ examples:
   python -m emr_jobs.package --code-only      # the environment has not changed"""
 # A fixed time for all files in an archive, so that the same code gives the same bytes.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
+_HERE: Final = platform.machine()
 
 
 def main(argv: Sequence[str]) -> int:
@@ -63,15 +67,24 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--python-prefix", default="", help="prefix of that Python on EMR, if it differs"
     )
+    parser.add_argument(
+        "--architecture",
+        choices=ARCHITECTURES,
+        default=next((each for each, name in ARCHITECTURES.items() if name == _HERE), "x86_64"),
+        help="of the EMR application (default: that of this machine)",
+    )
     parser.add_argument("--code-only", action="store_true", help="do not rebuild the environment")
     given = parser.parse_args(argv)
+    machine = ARCHITECTURES[given.architecture]
     try:
         output: Path = given.output
         pack_code(output)
+        if given.code_only and (output / MANIFEST).is_file():
+            machine = json.loads((output / MANIFEST).read_text())["machine"]
         if not given.code_only:
             _say(f"installing {given.requirements.name}; this takes a minute or two")
-            pack_environment(output, given.requirements, given.python, given.python_prefix)
-        sys.stdout.write(json.dumps(write_manifest(output), indent=2) + "\n")
+            pack_environment(output, given.requirements, given.python, machine, given.python_prefix)
+        sys.stdout.write(json.dumps(write_manifest(output, machine), indent=2) + "\n")
     except (SulinaError, OSError) as error:
         _say(f"error: {error}")
         return 1
@@ -93,9 +106,12 @@ def pack_code(output: Path) -> None:
                     archive.writestr(info, path.read_bytes())
 
 
-def pack_environment(output: Path, requirements: Path, python: str, prefix: str = "") -> None:
+def pack_environment(
+    output: Path, requirements: Path, python: str, machine: str = _HERE, prefix: str = ""
+) -> None:
     """Write a virtual environment of ``requirements`` as an archive. Blocks for minutes.
 
+    ``machine`` is Linux's name of the architecture that its libraries are for.
     Raises ``Refused`` if the requirements do not exist, ``Unavailable`` with pip's output if pip
     fails.
     """
@@ -106,8 +122,17 @@ def pack_environment(output: Path, requirements: Path, python: str, prefix: str 
     folder = output / "environment"
     _run(python, "-m", "venv", "--clear", str(folder))
     own = str(folder / "bin" / "python")
+    [packages] = folder.glob("lib/python3.*/site-packages")
     _run(
         *(own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"),
+        *("--platform", f"manylinux_2_28_{machine}", "--platform", f"manylinux2014_{machine}"),
+        *(
+            "--implementation",
+            "cp",
+            "--python-version",
+            packages.parent.name.removeprefix("python"),
+        ),
+        *("--only-binary", ":all:", "--target", str(packages)),
         *("--require-hashes", "--requirement", str(requirements)),
     )
     moved = ("--python-prefix", prefix) if prefix else ()
@@ -118,14 +143,14 @@ def pack_environment(output: Path, requirements: Path, python: str, prefix: str 
     )
 
 
-def write_manifest(output: Path) -> dict[str, Any]:
-    """Write and return the manifest of the files in ``output``."""
+def write_manifest(output: Path, machine: str = _HERE) -> dict[str, Any]:
+    """Write and return the manifest of ``output``, whose environment is for ``machine``."""
     files = sorted(each for each in (output, output / "jobs") if each.is_dir())
     names = [path for folder in files for path in sorted(folder.iterdir()) if path.is_file()]
     manifest = {
         "version": __version__,
         "python": platform.python_version(),
-        "machine": platform.machine(),
+        "machine": machine,
         "files": {
             path.relative_to(output).as_posix(): {
                 "bytes": path.stat().st_size,

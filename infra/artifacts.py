@@ -7,6 +7,7 @@ build names the command that creates it.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -92,11 +93,21 @@ def packed_functions(architecture: str, folder: Path = ROOT / "build" / "functio
     return str(folder)
 
 
-def check_built(functions_folder: str, jobs_folder: str) -> None:
+def check_built(functions_folder: str, jobs_folder: str, architecture: str) -> None:
     """Raises ``DeploymentError`` if something is not built; call it before creating resources."""
     for name in FUNCTIONS:
         function_archive(functions_folder, name)
     job_files(jobs_folder)
+    manifest = ROOT / jobs_folder / "manifest.json"
+    if not manifest.is_file():
+        return
+    machine = str(json.loads(manifest.read_text())["machine"])
+    packed = {"aarch64": "arm64"}.get(machine, machine)
+    if packed != architecture:
+        raise DeploymentError(
+            f"{jobs_folder} was packed for {packed}, and Spark runs on {architecture}: pack it "
+            f"with `python -m emr_jobs.package --architecture {architecture}`"
+        )
 
 
 def function_archive(folder: str, name: str) -> pulumi.Archive:

@@ -51,7 +51,7 @@ def deploy(settings: StackSettings) -> Outputs:
         if not settings.functions_folder:
             packed = packed_functions(settings.architecture)
             settings = replace(settings, functions_folder=packed)
-        check_built(settings.functions_folder, settings.jobs_folder)
+        check_built(settings.functions_folder, settings.jobs_folder, settings.architecture)
     cost = sentence(settings)
     pulumi.log.info(cost)
     region = find_region(settings.zones)

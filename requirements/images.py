@@ -28,7 +28,7 @@ DOCKERFILES = tuple(
 UNRESOLVED = "unresolved"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _BASE = re.compile(r"^ARG BASE=(\S+)$", re.MULTILINE)
-_FROM = re.compile(r"^FROM (\S+)", re.MULTILINE)
+_FROM = re.compile(r"^FROM (?:--\S+ )?(\S+)", re.MULTILINE)
 _KINDS = (
     "application/vnd.oci.image.index.v1+json, "
     "application/vnd.docker.distribution.manifest.list.v2+json"

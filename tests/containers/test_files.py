@@ -54,17 +54,39 @@ def image(file: Path) -> list[Instruction]:
     return stages(file)[-1]
 
 
+def building(file: Path) -> list[Instruction]:
+    [found] = [each for each in stages(file) if each[0].value.endswith(" AS build")]
+    return found
+
+
 def lock_of(file: Path) -> str:
-    build = " ".join(each.value for each in values(stages(file)[0], "RUN"))
+    build = " ".join(each.value for each in values(building(file), "RUN"))
     [name] = re.findall(r"--requirement /build/(\S+)", build)
     return (ROOT / "requirements" / str(name)).read_text()
 
 
 @both
 def test_an_image_is_built_in_one_stage_and_runs_from_another(file: Path) -> None:
-    assert [each[0].value.split()[0] for each in stages(file)] == ["${BASE}", "${BASE}"]
+    assert [each[0].value.split()[-3:] for each in stages(file)] == [
+        ["${BASE}", "AS", "target"],
+        ["${BASE}", "AS", "build"],
+        ["${BASE}"],
+    ]
     assert f"\nARG BASE={BASE}" in file.read_text()
     assert not values(image(file), "RUN")
+
+
+@both
+def test_an_image_for_another_architecture_is_built_without_emulation(file: Path) -> None:
+    for stage in stages(file):
+        native = stage[0].value.startswith("--platform=$BUILDPLATFORM ")
+        assert native == bool(values(stage, "RUN")), "only stages of this platform run commands"
+    [install] = [each.value for each in values(building(file), "RUN") if " install " in each.value]
+    assert {each.value for each in values(building(file), "ARG")} >= {"TARGETARCH"}
+    assert "amd64) machine=x86_64" in install and "arm64) machine=aarch64" in install
+    assert '--platform "manylinux2014_$machine"' in install
+    version = BASE.removeprefix("python:").removesuffix("-slim")
+    assert f"--python-version {version} " in install
 
 
 @both
@@ -91,7 +113,7 @@ def test_what_an_image_runs_is_there_and_gets_the_signals_itself(file: Path) -> 
 
 @both
 def test_packages_come_from_the_lock_and_from_nowhere_else(file: Path) -> None:
-    build = " ".join(each.value for each in values(stages(file)[0], "RUN"))
+    build = " ".join(each.value for each in values(building(file), "RUN"))
     assert build.count(" install ") == 1
     assert "--require-hashes" in build and "--only-binary :all:" in build
     pinned = lock_of(file)
@@ -128,7 +150,7 @@ def test_an_image_has_what_its_process_loads(module: str, absent: str) -> None:
 
 
 def test_the_brokers_image_registers_its_commands_as_the_project_does() -> None:
-    build = " ".join(each.value for each in values(stages(BROKER)[0], "RUN"))
+    build = " ".join(each.value for each in values(building(BROKER), "RUN"))
     registered = dict(re.findall(r"'([\w.]+) = ([\w.]+:\w+)'", build))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     known = project["entry-points"]["sulina.commands"]
@@ -137,7 +159,7 @@ def test_the_brokers_image_registers_its_commands_as_the_project_does() -> None:
 
 @both
 def test_the_version_is_that_of_the_project(file: Path) -> None:
-    for stage in stages(file):
+    for stage in (building(file), image(file)):
         assert f"VERSION={__version__}" in [each.value for each in values(stage, "ARG")]
 
 
@@ -148,8 +170,9 @@ def test_only_what_the_images_are_made_of_reaches_the_engine() -> None:
     allowed = {each[1:] for each in rules if each.startswith("!")}
     copied = set()
     for file in (BROKER, STORAGE):
-        for each in values(stages(file)[0], "COPY"):
-            copied |= set(each.words[:-1])
+        for each in values(building(file), "COPY"):
+            if not each.value.startswith("--from"):
+                copied |= set(each.words[:-1])
     assert allowed == copied
 
 

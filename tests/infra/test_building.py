@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra import artifacts
-from infra.artifacts import digest_of, packed_functions, source_tag
+from infra.artifacts import check_built, digest_of, packed_functions, source_tag
 from infra.errors import DeploymentError
 from localstack.deployment.inputs import _SECRET, plain
 from localstack.deployment.stack_files import ROOT
@@ -126,6 +126,24 @@ def test_a_tag_that_was_pushed_is_not_used_again_for_another_recipe_or_architect
         assert source_tag(image, "x86_64") != tag
         recipe.write_text("FROM b")
         assert source_tag(image, "arm64") != tag
+
+
+@pytest.mark.parametrize(
+    ("machine", "architecture"), [("aarch64", "arm64"), ("x86_64", "x86_64"), ("arm64", "arm64")]
+)
+def test_jobs_must_be_packed_for_the_architecture_that_spark_runs_on(
+    tmp_path: Path, machine: str, architecture: str
+) -> None:
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    for name in artifacts.FUNCTIONS:
+        (tmp_path / f"{name}.zip").touch()
+    (jobs / "manifest.json").write_text(json.dumps({"machine": machine}))
+    check_built(str(tmp_path), str(jobs), architecture)
+    [other] = {"arm64", "x86_64"} - {architecture}
+    said = f"packed for {architecture}, and Spark runs on {other}: pack it with .* {other}`"
+    with pytest.raises(DeploymentError, match=said):
+        check_built(str(tmp_path), str(jobs), other)
 
 
 def test_functions_are_packed_when_their_sources_have_changed(

@@ -13,7 +13,15 @@ from typing import Any
 import boto3
 import pytest
 
-from emr_jobs.package import CODE, ENVIRONMENT, JOBS, pack_code, pack_environment, write_manifest
+from emr_jobs.package import (
+    ARCHITECTURES,
+    CODE,
+    ENVIRONMENT,
+    JOBS,
+    pack_code,
+    pack_environment,
+    write_manifest,
+)
 from emr_jobs.package import main as package
 from emr_jobs.submit import JobRun, job_request, upload
 from emr_jobs.submit import main as submit
@@ -63,6 +71,15 @@ def test_the_manifest_tells_what_is_there(
     told = json.loads(capsys.readouterr().out)
     assert told == json.loads((tmp_path / "manifest.json").read_text()) == write_manifest(tmp_path)
     assert set(told["files"]) == {CODE, *(f"jobs/{job}.py" for job in JOBS)}
+
+
+def test_the_manifest_names_the_architecture_of_the_environment_also_after_the_code_has_changed(
+    tmp_path: Path,
+) -> None:
+    write_manifest(tmp_path, ARCHITECTURES["arm64"])
+    for other in ARCHITECTURES:
+        assert package(["--output", str(tmp_path), "--code-only", "--architecture", other]) == 0
+        assert json.loads((tmp_path / "manifest.json").read_text())["machine"] == "aarch64"
 
 
 def test_an_environment_that_can_not_be_made_says_why(tmp_path: Path) -> None:

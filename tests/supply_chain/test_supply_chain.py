@@ -37,6 +37,7 @@ def test_the_dockerfiles_of_the_tree_use_images_of_the_lock() -> None:
         (DIGEST, DOCKERFILE, "another digest"),
         ("unresolved", DOCKERFILE, "has no digest"),
         (DIGEST, "FROM python:3.11-slim\n", "write FROM ${BASE}"),
+        (DIGEST, "FROM --platform=$BUILDPLATFORM python:3.11-slim\n", "uses python:3.11-slim:"),
         (DIGEST, DOCKERFILE.replace("python", "golang"), "not in images.lock"),
     ],
 )
