@@ -25,7 +25,6 @@ from storage_grpc.tier.tier import Tier
 from sulina.metadata.store import MetadataStore
 from sulina.metrics.exposition import Write
 from sulina.metrics.machine import of_machine
-from sulina.runtime.freed_memory import FreedMemory
 from sulina.runtime.machine_watch import MachineWatch
 from sulina.runtime.seam import Clock
 
@@ -115,7 +114,6 @@ async def open_broker(
     broker, addresses = services.broker, services.addresses
     async with AsyncExitStack() as stack:
         watch = await stack.enter_async_context(MachineWatch(broker.clock, doors.certificates))
-        await stack.enter_async_context(FreedMemory(broker.clock))
         await stack.enter_async_context(services.authority)
         await stack.enter_async_context(services.schemas)
         binary = BinaryServer(services, doors.binary)

@@ -22,7 +22,6 @@ from storage_grpc.service.tls import ServerTls
 from storage_grpc.tier.opening import open_tier, without_secrets
 from sulina.errors import StorageFailed, StorageFull, SulinaError
 from sulina.metrics.machine import of_disk, of_machine
-from sulina.runtime.freed_memory import FreedMemory
 from sulina.runtime.machine import (
     boot_id,
     keep_files_private,
@@ -71,7 +70,6 @@ async def storage_node(
                         watch = await stack.enter_async_context(
                             MachineWatch(RealClock(), () if files is None else (files,))
                         )
-                        await stack.enter_async_context(FreedMemory(RealClock()))
                         if settings.metrics_port:
                             port = _metrics_port(settings, server, store, watch)
                             await stack.enter_async_context(port)

@@ -6,7 +6,6 @@ attack, needed once would otherwise stay with the process for as long as it runs
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import os
 from collections import deque
@@ -14,10 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from sulina.runtime.seam import Clock
 from sulina.runtime.threads import in_daemon
 
-_LOOK_SECONDS: Final = 5.0
 _LOOKS: Final = 4
 """Memory that was free at each of so many looks is not needed."""
 _WORTH_BYTES: Final = 4 << 20
@@ -66,12 +63,11 @@ class GlibcHeap:
 
 
 class FreedMemory:
-    """Use as ``async with``: it looks every five seconds meanwhile, and returns what was free for
-    twenty seconds. Without glibc it does nothing."""
+    """Call ``look`` every few seconds: what was free at four looks in a row is returned. Without
+    glibc it does nothing."""
 
-    def __init__(self, clock: Clock, heap: Heap | None = None) -> None:
+    def __init__(self, heap: Heap | None = None) -> None:
         """``heap`` is this process's unless one is given."""
-        self._clock = clock
         self._heap = heap
         if heap is None:
             with suppress(OSError, AttributeError):
@@ -79,28 +75,14 @@ class FreedMemory:
         self._free: deque[int] = deque(maxlen=_LOOKS)
         self._resident = 0
         """The least that was in memory since the last time; 0 before the first."""
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> FreedMemory:
-        if self._heap is not None:
-            self._task = asyncio.create_task(self._run(), name="freed-memory")
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
-    async def _run(self) -> None:
-        while True:
-            await self._clock.sleep(_LOOK_SECONDS)
-            await self.look()
 
     async def look(self) -> None:
-        """Look once."""
-        heap = self._heap
-        if heap is None:
-            return
+        """Look once. Memory is returned in a thread; without a free descriptor or thread, later."""
+        if self._heap is not None:
+            with suppress(OSError, RuntimeError):
+                await self._look_at(self._heap)
+
+    async def _look_at(self, heap: Heap) -> None:
         self._free.append(heap.free())
         resident = heap.resident()
         self._resident = min(self._resident, resident)

@@ -1,7 +1,7 @@
 """Watches what a process needs of its machine: file descriptors, the wall clock, certificates.
 
-Every problem is logged when it begins, and again at most once per minute (certificates: per day).
-Metrics read the fields.
+It also returns memory that the process has freed. Every problem is logged when it begins, and again
+at most once per minute (certificates: per day). Metrics read the fields.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from sulina.errors import Overloaded, Refused, Unavailable
+from sulina.runtime.freed_memory import FreedMemory
 from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
@@ -106,6 +107,7 @@ class MachineWatch:
         self._clocks: tuple[float, float] | None = None
         self._log_from: dict[str, float] = {}
         self._certificates_from = clock.now()
+        self._freed = FreedMemory()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> MachineWatch:
@@ -122,6 +124,7 @@ class MachineWatch:
         while True:
             await self._clock.sleep(_LOOK_SECONDS)
             self.look()
+            await self._freed.look()
 
     def look(self) -> None:
         """Look once; logs what is wrong."""

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,12 +31,12 @@ NOISE: Final = {
     "connections": 1.0,
     "files": 4.0,
     "topics": 0.0,
-    "keys": 0.0,
     "leases": 0.0,
 }
 """How much more than before is not left behind by the attack."""
-_OWN_KEYS: Final = ("/audit/", "/auth/")
-"""The trail's ends, and tokens that the attacks were given."""
+_OWN_KEYS: Final = ("/audit/", "/auth/", "/ledgers/", "/state/system/", "/cluster/load_balance")
+"""Tokens that the attacks were given, and what brokers write by themselves, such as the ledgers of
+the audit trail. Topics and their owners are among the others."""
 _QUIET_SECONDS: Final = 5
 _COUNT: Final = re.compile(r"^(sulina_tasks|sulina_connections)(?:\{[^}]*\})? (\d+)", re.MULTILINE)
 
@@ -52,15 +52,19 @@ class Footprint:
     connections: float
     files: float
     topics: float
-    keys: float
     leases: float
+    keys: frozenset[str]
 
-    def more_than(self, before: Footprint) -> dict[str, float]:
-        """What there is more of than before, beyond the noise."""
-        now, then = asdict(self), asdict(before)
-        return {
-            name: now[name] - then[name] for name in now if now[name] > then[name] + NOISE[name]
-        }
+    def more_than(self, before: Footprint) -> dict[str, str]:
+        """What there is more of than before, beyond the noise, and how much."""
+        found = {}
+        for name, noise in NOISE.items():
+            more = getattr(self, name) - getattr(before, name)
+            if more > noise:
+                found[name] = f"{more:.0f} {'MiB' if name == 'memory' else name}"
+        if new := sorted(self.keys - before.keys):
+            found["keys"] = f"the keys {', '.join(new[:3])}{', ...' if new[3:] else ''}"
+        return found
 
 
 async def footprint(target: Target) -> Footprint:
@@ -71,7 +75,7 @@ async def footprint(target: Target) -> Footprint:
         counts[name] += int(count)
     async with target.connect() as client:
         listed = await client.admin("topic.list", {})
-    keys, leases = await _etcd(target.etcd) if target.etcd else (0, 0)
+    keys, leases = await _etcd(target.etcd) if target.etcd else (frozenset[str](), 0)
     proc = Path(f"/proc/{target.pid}")
     return Footprint(
         memory=resident_mib(target.pid),
@@ -81,8 +85,8 @@ async def footprint(target: Target) -> Footprint:
         connections=counts["sulina_connections"],
         files=sum(len(files) for _, _, files in os.walk(target.data)),
         topics=len(listed),
-        keys=keys,
         leases=leases,
+        keys=keys,
     )
 
 
@@ -98,8 +102,8 @@ async def settled(target: Target) -> None:
             before = now if quiet == 0 else before
 
 
-async def _etcd(url: str) -> tuple[int, int]:
-    """How many keys and leases etcd has."""
+async def _etcd(url: str) -> tuple[frozenset[str], int]:
+    """The keys in etcd that nobody but an attack would add, and how many leases there are."""
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     everything = {"key": "AA==", "range_end": "AA==", "keys_only": True}
     async with aiohttp.ClientSession(timeout=timeout) as session:
@@ -112,4 +116,6 @@ async def _etcd(url: str) -> tuple[int, int]:
         kept = (await ask("kv/range", everything)).get("kvs", [])
         leases = (await ask("lease/leases", {})).get("leases", [])
     names = [base64.b64decode(each["key"]).decode(errors="replace") for each in kept]
-    return sum(not any(own in name for own in _OWN_KEYS) for name in names), len(leases)
+    return frozenset(each for each in names if not any(own in each for own in _OWN_KEYS)), len(
+        leases
+    )

@@ -144,7 +144,7 @@ async def run_attack(attack: Attack, target: Target) -> Result:
         f"a bystander was disconnected or refused: {seen['error']}" if seen["error"] else "",
         f"a bystander waited {stall_ms:.0f} ms" if stall_ms > MAX_STALL_MS else "",
         f"it cost {growth:.0f} MiB" if attack.by_stranger and growth > MAX_GROWTH_MIB else "",
-        f"after a minute there were more: {_named(left)}" if left else "",
+        f"after a minute there were more: {', '.join(left.values())}" if left else "",
         f"it wrote {logged} bytes to the log" if logged > MAX_LOG_BYTES else "",
         f"{leader} lost the lead to {leader_now}" if leader_now != leader else "",
         f"topics moved: {', '.join(moved[:5])}" if moved else "",
@@ -185,17 +185,12 @@ async def _start_bystander(target: Target) -> asyncio.subprocess.Process:
     return process
 
 
-async def _left(target: Target, before: Footprint, kept: frozenset[str]) -> dict[str, float]:
+async def _left(target: Target, before: Footprint, kept: frozenset[str]) -> dict[str, str]:
     """What the broker still holds once that is nothing, or after a minute."""
     end = time.monotonic() + _SETTLE_SECONDS
     while True:
         more = (await footprint(target)).more_than(before)
-        left = {name: count for name, count in more.items() if name not in kept}
+        left = {name: what for name, what in more.items() if name not in kept}
         if not left or time.monotonic() > end:
             return left
         await asyncio.sleep(0.5)
-
-
-def _named(left: dict[str, float]) -> str:
-    units = {"memory": "MiB"}
-    return ", ".join(f"{count:.0f} {units.get(name, name)}" for name, count in left.items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sulina.runtime.freed_memory import FreedMemory, GlibcHeap
-from sulina.runtime.real_clock import RealClock
 
 _MIB = 1 << 20
 
@@ -34,7 +33,7 @@ async def _look(watch: FreedMemory, heap: SmallHeap, *free_mib: int) -> None:
 
 async def test_memory_that_stays_free_is_returned_once() -> None:
     heap = SmallHeap()
-    watch = FreedMemory(RealClock(), heap)
+    watch = FreedMemory(heap)
     await _look(watch, heap, 50, 50, 50)
     assert heap.trims == 0
     await _look(watch, heap, 50)
@@ -48,8 +47,16 @@ async def test_memory_that_stays_free_is_returned_once() -> None:
 
 async def test_memory_that_is_used_again_and_again_is_kept() -> None:
     heap = SmallHeap()
-    await _look(FreedMemory(RealClock(), heap), heap, *(50, 50, 50, 1) * 5)
+    await _look(FreedMemory(heap), heap, *(50, 50, 50, 1) * 5)
     assert heap.trims == 0
+
+
+async def test_a_process_without_a_free_descriptor_looks_again_later() -> None:
+    class Blind(SmallHeap):
+        def resident(self) -> int:
+            raise OSError("too many open files")
+
+    await FreedMemory(Blind()).look()
 
 
 async def test_the_memory_of_this_process_shrinks() -> None:
@@ -57,7 +64,7 @@ async def test_the_memory_of_this_process_shrinks() -> None:
     blocks = [bytearray(100_000) for _ in range(1_000)]
     used = heap.resident()
     blocks = blocks[::10]  # what stays lies between what is freed
-    watch = FreedMemory(RealClock(), heap)
+    watch = FreedMemory(heap)
     for _ in range(4):
         await watch.look()
     assert heap.resident() < used - 50 * _MIB
