@@ -27,7 +27,7 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: .venv/.stamp-project $(if $(CLOUD),.venv/.stamp-lake .venv-localstack/installed.lock) ## run Sulina in one process; CLOUD=1: a cluster on an emulated AWS
+up: .venv/.stamp-project $(if $(CLOUD),.venv/.stamp-lake .venv-localstack/installed.lock .venv-emulators/installed.lock) ## run Sulina in one process; CLOUD=1: the AWS deployment, on this machine
 	@exec $(bin)/$(if $(CLOUD),python -m localstack.cloud,sulina up) $(ARGS)
 
 .PHONY: test

@@ -190,7 +190,8 @@ def _is_botocores(error: Exception) -> bool:
 
 
 def _s3_options(location: StoreLocation) -> dict[str, Any]:
-    endpoint = location.endpoint or os.environ.get("AWS_ENDPOINT_URL", "")
+    given = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+    endpoint = location.endpoint or next(filter(None, given), "")
     client: dict[str, Any] = {"region_name": location.region} if location.region else {}
     config: dict[str, Any] = {"connect_timeout": 10, "read_timeout": 60}
     config["retries"] = {"total_max_attempts": 2, "mode": "standard"}  # s3fs retries itself

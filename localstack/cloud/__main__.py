@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,30 +13,24 @@ from typing import Any, Final
 import click
 
 from broker_containers.local_cluster.ports import BROKER_PORT
-from broker_containers.local_cluster.processes import ServerProcess
+from localstack.cloud.endpoints import Endpoints, emulated_aws
 from localstack.cloud.folder import cloud_folder
 from localstack.cloud.panel import print_panel, write_variables
-from localstack.cloud.provision import make_lake, publish_settings, tier_url
-from localstack.emulators.aws import running_localstack
-from localstack.emulators.seaweedfs import running_seaweedfs
-from localstack.emulators.server import EmulatorServer
+from localstack.cloud.running import CloudSettings, RunningCloud, running_cloud
 from localstack.environments import main as make_environments
 from sulina.cli.failures import ExitCode, Failed
 from sulina.cli.options import option, options
-from sulina.errors import SulinaError, Unavailable
+from sulina.errors import SulinaError
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.stop_signal import StopSignal
+from sulina.runtime.tasks import stop_tasks
 
 _AWS_PORT: Final = 4566
-_READY_SECONDS: Final = 300.0
-"""The cluster's supervisor gives up sooner, and reports which process was late."""
-_STOP_SECONDS: Final = 60.0
-_POLL_SECONDS: Final = 0.5
 _EMULATORS: Final = {
-    "localstack": ("localstack", running_localstack, False),
-    "seaweedfs": ("emulators", running_seaweedfs, True),
+    "localstack": (("localstack", "emulators"), False),
+    "seaweedfs": (("emulators",), True),
 }
-"""By name: the environment, the function that starts it, whether objects survive a restart."""
+"""By name: the environments, and whether objects survive a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +39,43 @@ class CloudOptions:
 
     s3: str = option(
         "localstack",
-        "The emulator: LocalStack has more services, SeaweedFS keeps its objects.",
+        "The emulator of S3: LocalStack has more services, SeaweedFS keeps its objects.",
         type=click.Choice(list(_EMULATORS)),
     )
-    brokers: int = option(3, "Number of brokers.", type=click.IntRange(1, 99))
-    storage: int = option(3, "Number of storage nodes.", type=click.IntRange(1, 99))
-    etcd: str = option("3", "Number of etcd members.", type=click.Choice(["1", "3", "5", "7"]))
+    brokers: int = option(3, "Minimum number of brokers.", type=click.IntRange(1, 99))
+    max_brokers: int = option(
+        6, "Maximum number of brokers, for autoscaling.", type=click.IntRange(1, 99)
+    )
+    storage: int = option(3, "Number of storage nodes.", type=click.IntRange(1, 60))
+    etcd: str = option("3", "Number of etcd members.", type=click.Choice(["1", "3", "5"]))
+    minute: float = option(
+        10.0,
+        "How long a minute of schedules and of autoscaling takes; 60 is real time.",
+        type=click.FloatRange(min=0.01, max=60),
+        metavar="SECONDS",
+    )
     port: int = option(
         BROKER_PORT,
-        "Port of the first broker, followed by the others; 0 picks free ports.",
+        "The load balancer's port for Sulina's clients; 0 picks free ports.",
         type=click.IntRange(0, 65535),
     )
     aws_port: int = option(
         _AWS_PORT,
-        "Port of the emulated AWS; 0 picks a free port.",
-        type=click.IntRange(0, 65535),
+        "Port of the emulated AWS, and with the next one of moto; 0 picks free ports.",
+        type=click.IntRange(0, 65534),
     )
-    bucket: str = option("sulina-lake", "Name of the bucket.")
     tier_after: float = option(
         60.0,
         "Maximum time before messages are stored in S3.",
         type=click.FloatRange(min=1),
         metavar="SECONDS",
+    )
+    more_settings: tuple[str, ...] = option(
+        (),
+        "A setting of the stack, as in docs/deploy.md; may be repeated.",
+        flag="--set",
+        metavar="NAME=VALUE",
+        multiple=True,
     )
     data: Path = option(
         Path(".sulina-cloud"),
@@ -76,106 +84,103 @@ class CloudOptions:
     )
     as_json: bool = option(False, "Print one line of JSON when ready.", flag="--json")
 
+    def settings(self, broker_arguments: tuple[str, ...]) -> CloudSettings:
+        """Raises ``UsageError`` for a setting without a value."""
+        stack = {
+            "brokerMin": str(self.brokers),
+            "brokerMax": str(max(self.brokers, self.max_brokers)),
+            "storageCount": str(self.storage),
+            "etcdCount": self.etcd,
+        }
+        for each in self.more_settings:
+            name, equals, value = each.partition("=")
+            if not equals:
+                raise click.UsageError(f"--set {each} must have the form NAME=VALUE")
+            stack[name] = value
+        return CloudSettings(stack, self.port, self.tier_after, self.minute, broker_arguments)
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @options(CloudOptions)
-@click.argument("more", nargs=-1, metavar="[-- OPTIONS OF sulina up]")
+@click.argument("more", nargs=-1, metavar="[-- OPTIONS OF sulina broker run]")
 def main(options: CloudOptions, more: tuple[str, ...]) -> None:
-    """Run a complete cloud on this machine, without Docker: an emulated AWS, and a Sulina cluster
-    whose ledgers are stored in its S3. Ctrl-C stops everything."""
-    s3, bucket, as_json = options.s3, options.bucket, options.as_json
-    environment, start, persistent = _EMULATORS[s3]
-    brokers, storage = str(options.brokers), str(options.storage)
-    counts = ("--brokers", brokers, "--storage", storage, "--etcd", options.etcd)
+    """Run a complete cloud on this machine, without Docker: the resources of the Pulumi program in
+    an emulated AWS, its containers as processes, its functions, schedules and Spark jobs. Ctrl-C
+    stops everything."""
+    settings = options.settings(more)
+    environments, persistent = _EMULATORS[options.s3]
     try:
-        if make_environments([environment]):
+        if make_environments(list(environments)):
             sys.exit(ExitCode.FAILED)
-        with cloud_folder(options.data, s3, persistent=persistent) as folder:
-            _say(f"starting {s3}, data in {folder}", as_json)
-            with start(folder / "aws", options.aws_port) as server:
-                make_lake(server, bucket)
-                tier = tier_url(server, bucket)
-                os.environ.update(server.variables)  # credentials for the storage nodes
-                command = (
-                    *(
-                        "up",
-                        *counts,
-                        "--port",
-                        str(options.port),
-                        "--data",
-                        str(folder / "cluster"),
-                    ),
-                    *("--tier", tier, "--tier-after", str(options.tier_after), *more),
-                )
-                cloud = _Cloud(folder, server, command, as_json)
-                done = asyncio.run(cloud.run({"kind": s3, "bucket": bucket, "tier": tier}))
+        with cloud_folder(options.data, options.s3, persistent=persistent) as folder:
+            _say(f"starting an emulated AWS, data in {folder}", options.as_json)
+            with emulated_aws(options.s3, folder / "aws", options.aws_port) as endpoints:
+                done = asyncio.run(_run(options, settings, endpoints, folder))
     except SulinaError as error:
-        raise Failed(error, as_json=as_json) from error
+        raise Failed(error, as_json=options.as_json) from error
     except KeyboardInterrupt:
         done = False
     sys.exit(ExitCode.FINE if done else ExitCode.INTERRUPTED)
 
 
-class _Cloud:
-    """The cluster next to a running AWS emulator."""
+async def _run(
+    options: CloudOptions, settings: CloudSettings, endpoints: Endpoints, folder: Path
+) -> bool:
+    """Run until stopped; returns False if it was stopped before it was ready."""
+    stop, clock = StopSignal(), RealClock()
 
-    def __init__(
-        self, folder: Path, server: EmulatorServer, command: Sequence[str], as_json: bool
-    ) -> None:
-        self._folder = folder
-        self._server = server
-        self._as_json = as_json
-        log = folder / "cluster.log"
-        self._cluster = ServerProcess("the cluster", command, log, seconds=_READY_SECONDS)
-        self._clock = RealClock()
-
-    async def run(self, aws: dict[str, Any]) -> bool:
-        """Run until stopped; returns False if it was stopped before it was ready.
-
-        Raises ``Unavailable`` if the cluster or the emulator exits.
-        """
-        stop = StopSignal()
-        _say("starting brokers, storage nodes and etcd", self._as_json)
-        try:
-            self._cluster.child.start()
-            await self._cluster.ready()
-            stop.ready = True
-            self._announce(aws)
-            while not stop.received.is_set():
-                if not self._cluster.child.running:
-                    raise Unavailable(f"the cluster exited: {self._cluster.child.said()}")
-                if not self._server.running:
-                    raise Unavailable(f"{aws['kind']} exited: its log is in {self._server.folder}")
-                await self._clock.sleep(_POLL_SECONDS)
-            _say("stopping the cluster, then AWS", self._as_json)
-        except asyncio.CancelledError:
-            if not stop.received.is_set():
-                raise
-            return False
-        finally:
-            await self._cluster.child.stop(self._clock, _STOP_SECONDS)
-        return True
-
-    def _announce(self, aws: dict[str, Any]) -> None:
-        cluster, server = self._cluster.said, self._server
-        persistent = _EMULATORS[aws["kind"]][2]
-        ready = {
-            "event": "ready",
-            "pid": os.getpid(),
-            "data": str(self._folder),
-            "aws": {**aws, "endpoint": server.url, "persistent": persistent, "pid": server.pid},
-            "cluster": cluster,
-        }
-        variables = {**server.variables, "SULINA_URL": cluster["url"], "SULINA_TIER": aws["tier"]}
-        path = self._folder / "cloud.env"
-        write_variables(path, variables)
-        if aws["kind"] == "localstack":
-            publish_settings(server, {"url": cluster["url"], "tier": aws["tier"]})
-        if self._as_json:
-            click.echo(json.dumps({**ready, "variables": variables}))
+    def tell(sentence: str) -> None:
+        if stop.ready and options.as_json:
+            click.echo(json.dumps({"event": "said", "what": sentence}))
         else:
-            print_panel(ready, path)
-        sys.stdout.flush()
+            _say(sentence, options.as_json)
+
+    try:
+        async with running_cloud(endpoints, settings, folder, clock, tell) as cloud:
+            stop.ready = True
+            _announce(options, cloud, folder)
+            watching = asyncio.create_task(cloud.watch(clock))
+            stopping = asyncio.create_task(stop.received.wait())
+            try:
+                await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
+                if watching.done():
+                    watching.result()
+                _say("stopping the brokers, storage nodes and etcd, then AWS", options.as_json)
+            finally:
+                await stop_tasks(watching, stopping)
+    except asyncio.CancelledError:
+        if not stop.received.is_set():
+            raise
+        return False
+    return True
+
+
+def _announce(options: CloudOptions, cloud: RunningCloud, folder: Path) -> None:
+    s3 = cloud.endpoints.s3
+    ready: dict[str, Any] = {
+        "event": "ready",
+        "pid": os.getpid(),
+        "data": str(folder),
+        "aws": {
+            "kind": options.s3,
+            "endpoint": cloud.endpoints.url,
+            "s3": s3.url,
+            "bucket": cloud.outputs["lakeBucket"],
+            "tier": cloud.outputs["lakeUrl"],
+            "persistent": _EMULATORS[options.s3][1],
+            "pids": [each.pid for each in cloud.endpoints.servers],
+        },
+        "cluster": cloud.described(),
+        "outputs": cloud.outputs,
+        "variables": cloud.variables,
+    }
+    path = folder / "cloud.env"
+    write_variables(path, cloud.variables)
+    if options.as_json:
+        click.echo(json.dumps(ready))
+    else:
+        print_panel(ready, path)
+    sys.stdout.flush()
 
 
 def _say(sentence: str, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from broker_containers.commands.serving import own_program, own_python
 from sulina.cli.output import console
 
 
-def write_variables(path: Path, variables: dict[str, str]) -> None:
+def write_variables(path: Path, variables: Mapping[str, str]) -> None:
     """Write a file to ``source``, with which AWS tools and ``sulina`` find this cloud.
 
-    It also puts this environment's programs, such as ``sulina`` and ``python``, on the PATH.
+    It also puts this environment's programs, such as ``sulina`` and ``python``, on the PATH. Only
+    its owner can read it, because it contains the root token.
     """
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()]
     programs = shlex.quote(str(Path(sys.executable).parent))
+    path.touch(0o600)
     path.write_text("".join([*lines, f'export PATH={programs}:"$PATH"\n']))
 
 
@@ -33,8 +36,8 @@ def print_panel(ready: dict[str, Any], variables: Path) -> None:
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     grid.add_row("brokers", cluster["url"])
-    grid.add_row("http", f"{cluster['brokers'][0]['http_url']}/docs")
-    grid.add_row("AWS", f"{aws['endpoint']}  ({aws['kind']})")
+    grid.add_row("http", f"{cluster['http_url']}/docs")
+    grid.add_row("AWS", aws["endpoint"])
     grid.add_row("lake", aws["tier"])
     grid.add_row("data, logs", ready["data"])
     if not aws["persistent"]:

@@ -15,6 +15,7 @@ from localstack.deployment import (
 )
 from localstack.deployment.account import MAKERS, EmulatedAccount
 from localstack.deployment.inputs import ResourceInputs
+from localstack.emulators.credentials import Credentials
 
 PARTS = (functions, compute, storage, network, analytics, observability)
 """Importing them registers their functions."""
@@ -26,8 +27,14 @@ class EmulatedMaker:
     ``elsewhere`` has the URLs of services that are not at ``url``, by boto3's name.
     """
 
-    def __init__(self, url: str, region: str, elsewhere: Mapping[str, str] | None = None) -> None:
-        self.account = EmulatedAccount(url, region, elsewhere or {})
+    def __init__(
+        self,
+        url: str,
+        region: str,
+        elsewhere: Mapping[str, str] | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self.account = EmulatedAccount(url, region, elsewhere or {}, credentials)
 
     def call(self, token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a question of the program. Raises ``KeyError`` for unknown ones."""

@@ -6,7 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from localstack.deployment.account import EmulatedAccount, Made, makes
+from botocore.exceptions import ClientError
+
+from localstack.deployment.account import BUCKET_SETTINGS, EmulatedAccount, Made, makes
 from localstack.deployment.inputs import ResourceInputs, pascal
 
 
@@ -45,11 +47,17 @@ def secret_version(account: EmulatedAccount, given: ResourceInputs) -> Made:
 
 @makes("s3/bucket:Bucket")
 def bucket(account: EmulatedAccount, given: ResourceInputs) -> Made:
-    s3, name = account.client("s3"), given.take("bucket")
+    name = given.take("bucket")
     given.drop("forceDestroy")
     where = {"LocationConstraint": account.region}
     given_region = {} if account.region == "us-east-1" else {"CreateBucketConfiguration": where}
-    s3.create_bucket(Bucket=name, **given_region)
+    for s3 in (account.client("s3"), account.client(BUCKET_SETTINGS)):
+        try:
+            s3.create_bucket(Bucket=name, **given_region)
+        except ClientError as error:
+            # Both clients may be the same, and an emulator may have kept its data.
+            if not error.response["Error"]["Code"].startswith("BucketAlready"):
+                raise
     s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": given.tags()})
     return name, {"arn": f"arn:aws:s3:::{name}"}
 
@@ -57,7 +65,7 @@ def bucket(account: EmulatedAccount, given: ResourceInputs) -> Made:
 @makes("s3/bucketPublicAccessBlock:BucketPublicAccessBlock")
 def access_block(account: EmulatedAccount, given: ResourceInputs) -> Made:
     name = given.take("bucket")
-    account.client("s3").put_public_access_block(
+    account.client(BUCKET_SETTINGS).put_public_access_block(
         Bucket=name, PublicAccessBlockConfiguration=given.pascal()
     )
     return name, {}
@@ -66,7 +74,7 @@ def access_block(account: EmulatedAccount, given: ResourceInputs) -> Made:
 @makes("s3/bucketOwnershipControls:BucketOwnershipControls")
 def ownership(account: EmulatedAccount, given: ResourceInputs) -> Made:
     name = given.take("bucket")
-    account.client("s3").put_bucket_ownership_controls(
+    account.client(BUCKET_SETTINGS).put_bucket_ownership_controls(
         Bucket=name, OwnershipControls={"Rules": [pascal(given.take("rule"))]}
     )
     return name, {}
@@ -85,7 +93,7 @@ def encryption(account: EmulatedAccount, given: ResourceInputs) -> Made:
         }
         for rule in given.take("rules")
     ]
-    account.client("s3").put_bucket_encryption(
+    account.client(BUCKET_SETTINGS).put_bucket_encryption(
         Bucket=name, ServerSideEncryptionConfiguration={"Rules": rules}
     )
     return name, {}
@@ -94,7 +102,7 @@ def encryption(account: EmulatedAccount, given: ResourceInputs) -> Made:
 @makes("s3/bucketVersioning:BucketVersioning")
 def versioning(account: EmulatedAccount, given: ResourceInputs) -> Made:
     name = given.take("bucket")
-    account.client("s3").put_bucket_versioning(
+    account.client(BUCKET_SETTINGS).put_bucket_versioning(
         Bucket=name, VersioningConfiguration=pascal(given.take("versioningConfiguration"))
     )
     return name, {}
@@ -106,7 +114,7 @@ def lifecycle(account: EmulatedAccount, given: ResourceInputs) -> Made:
     rules: list[dict[str, Any]] = [pascal(rule) for rule in given.take("rules")]
     for rule in rules:
         rule["ID"] = rule.pop("Id")
-    account.client("s3").put_bucket_lifecycle_configuration(
+    account.client(BUCKET_SETTINGS).put_bucket_lifecycle_configuration(
         Bucket=name, LifecycleConfiguration={"Rules": rules}
     )
     return name, {}
@@ -116,7 +124,7 @@ def lifecycle(account: EmulatedAccount, given: ResourceInputs) -> Made:
 def bucket_policy(account: EmulatedAccount, given: ResourceInputs) -> Made:
     request = given.pascal()
     # It refuses requests without TLS, and moto, which has none, goes by it.
-    account.at_end.append(partial(account.client("s3").put_bucket_policy, **request))
+    account.at_end.append(partial(account.client(BUCKET_SETTINGS).put_bucket_policy, **request))
     return request["Bucket"], {}
 
 
@@ -146,8 +154,9 @@ def notification(account: EmulatedAccount, given: ResourceInputs) -> Made:
         }
         for call in given.take("lambdaFunctions")
     ]
-    account.client("s3").put_bucket_notification_configuration(
-        Bucket=name, NotificationConfiguration={"LambdaFunctionConfigurations": calls}
+    account.client(BUCKET_SETTINGS).put_bucket_notification_configuration(
+        Bucket=name,
+        NotificationConfiguration={"LambdaFunctionConfigurations": calls},
     )
     return name, {}
 

@@ -6,14 +6,18 @@ as the account number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from localstack.emulators.server import HOST, EmulatorServer, Program, answers_http, free_ports
 from localstack.environments import environment
 
 
-def running_localstack(folder: Path, port: int = 0) -> EmulatorServer:
-    """For ``with``, on ``port`` or a free one. Blocks while its environment is installed."""
+def running_localstack(folder: Path, port: int = 0, services: Sequence[str] = ()) -> EmulatorServer:
+    """For ``with``, on ``port`` or a free one, with all services unless some are named.
+
+    Blocks while its environment is installed.
+    """
     port = port or free_ports(1)[0]
     python = environment("localstack") / "python"
     folder = folder.absolute()
@@ -34,6 +38,7 @@ def running_localstack(folder: Path, port: int = 0) -> EmulatorServer:
             "GATEWAY_LISTEN": f"{HOST}:{port}",
             "LOCALSTACK_HOST": f"localhost:{port}",
             "EAGER_SERVICE_LOADING": "0",
+            **({"SERVICES": ",".join(services)} if services else {}),
             "DISABLE_EVENTS": "1",
             "SKIP_SSL_CERT_DOWNLOAD": "1",
             "DNS_ADDRESS": "0",

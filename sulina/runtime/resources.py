@@ -5,6 +5,9 @@ and the tightest limit of the group and its parents applies. Without a cgroup (m
 bare kernel) psutil provides values for the whole machine, if it is installed. Unknown values are 0,
 and a limit of 0 means "unknown".
 
+A process that stands in for a container on a shared machine has ``SULINA_CONTAINER_CPUS``: the
+container's number of cores, with which its own CPU time is compared.
+
 A reading takes a few small files and never raises: missing and invalid files are skipped.
 """
 
@@ -20,6 +23,7 @@ _UNLIMITED = 1 << 60
 """cgroup v1 expresses "no limit" as a number near 2**63."""
 _SECTOR = 512
 _MEGABIT = 125_000.0
+CONTAINER_CPUS = "SULINA_CONTAINER_CPUS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class ResourceMonitor:
         self._before: tuple[float, _Counters] | None = None
         self._groups = _Groups(root)
         self._psutil = _psutil() if ask_psutil else None
+        self._container_cpus = float(os.environ.get(CONTAINER_CPUS) or 0)
 
     def read(self, now: float) -> Resources:
         """A reading at ``now`` (seconds of a monotonic clock). Rates are 0 in the first one."""
@@ -98,6 +103,9 @@ class ResourceMonitor:
         return _Counters(self._cpu_seconds(), self._disk_bytes(), received, sent)
 
     def _cpu_seconds(self) -> float | None:
+        if self._container_cpus:
+            own = os.times()
+            return own.user + own.system
         micros = self._groups.entry("", "cpu.stat", "usage_usec")
         if micros is not None:
             return micros / 1e6
@@ -110,6 +118,8 @@ class ResourceMonitor:
         return None
 
     def _cores(self) -> float:
+        if self._container_cpus:
+            return self._container_cpus
         limits = [float(os.cpu_count() or 1)]
         online = [line for line in _lines(self._root / "proc/stat") if line.startswith("cpu")]
         if len(online) > 1:

@@ -1,11 +1,14 @@
-"""``python -m localstack.cloud``: everything on one machine, from a message to a Parquet object."""
+"""``python -m localstack.cloud``: the stack on one machine, from a message to its statistics."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,59 +16,138 @@ import boto3
 import pyarrow.parquet
 import pytest
 
+import sulina
+from localstack.autoscaling import show
 from localstack.cloud.folder import cloud_folder
-from localstack.emulators.credentials import Credentials
-from localstack.emulators.s3 import s3_client
 from sulina.errors import Refused
-from tests.cli.runner import BlockingClient, SulinaCommand
 from tests.support.local_cluster import ClusterUp, wait_gone
+
+SECONDS = 300.0
+"""How long a step may take; all of them take a minute on an idle machine."""
+FEW = ("--storage", "1", "--etcd", "1", "--aws-port", "0", "--brokers", "1")
 
 
 class CloudUp(ClusterUp):
     """A real cloud of few processes."""
 
     command = ("localstack.cloud",)
-    seconds = 300.0
-
-    @property
-    def url(self) -> str:
-        return str(self.ready["cluster"]["url"])
+    seconds = SECONDS
 
     @property
     def pids(self) -> dict[str, int]:
         rows = [row for kind in ("brokers", "storage", "etcd") for row in self.cluster[kind]]
-        return {"aws": self.ready["aws"]["pid"], **{row["id"]: row["pid"] for row in rows}}
+        servers = {f"aws-{pid}": pid for pid in self.ready["aws"]["pids"]}
+        return {**servers, **{row["id"]: row["pid"] for row in rows}}
 
     @property
     def cluster(self) -> dict[str, Any]:
         found: dict[str, Any] = self.ready["cluster"]
         return found
 
+    @property
+    def url(self) -> str:
+        return str(self.cluster["url"])
+
+    @property
+    def token(self) -> str:
+        return str(self.ready["variables"]["SULINA_TOKEN"])
+
+    def aws(self, service: str) -> Any:
+        """A client, as AWS's libraries make it from the variables of the cloud."""
+        given = self.ready["variables"]
+        name = f"AWS_ENDPOINT_URL_{service.upper().replace('-', '_')}"
+        return boto3.client(
+            service,
+            endpoint_url=given.get(name, given["AWS_ENDPOINT_URL"]),
+            region_name=given["AWS_REGION"],
+            aws_access_key_id=given["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=given["AWS_SECRET_ACCESS_KEY"],
+        )
+
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_messages_become_parquet_in_the_bucket_and_everything_ends_together(
-    tmp_path: Path,
-) -> None:
-    few = ("--brokers", "1", "--storage", "1", "--etcd", "1", "--aws-port", "0")
-    with CloudUp(tmp_path / "cloud", *few) as cloud:
-        aws = cloud.ready["aws"]
-        assert aws["tier"] == (
-            f"s3://sulina-lake/sulina?endpoint={aws['endpoint']}&region=us-east-1"
-        )
-        BlockingClient(cloud.url).publish("/default/t", "one", "two", "three")
-        SulinaCommand(cloud.url)("ledger", "offload", "/default/t", "--wait")
+@pytest.mark.timeout(4 * SECONDS)
+def test_a_message_is_tiered_cataloged_and_counted_by_the_scheduled_job(tmp_path: Path) -> None:
+    # An hour lasts 12 s: the statistics job runs every hour, and covers today.
+    with CloudUp(tmp_path / "cloud", *FEW, "--minute", "0.2") as cloud:
+        asyncio.run(_publish_and_tier(cloud, "/default/t", [b"one", b"two", b"three"]))
 
-        assert _payloads(aws) == ["one", "two", "three"]
-        assert _parameter(aws, "/sulina/tier") == aws["tier"]
-        assert BlockingClient(cloud.url).read("/default/t") == ["one", "two", "three"]
-        variables = (tmp_path / "cloud/cloud.env").read_text()
-        assert f"export SULINA_URL={cloud.url}" in variables
-        assert f'export PATH={Path(sys.executable).parent}:"$PATH"' in variables
+        lake, outputs = cloud.ready["aws"]["bucket"], cloud.ready["outputs"]
+        tiered = _wait(lambda: _rows(cloud, lake, "ledgers/namespace=default/", "payload"))
+        assert tiered == [{"payload": text} for text in (b"one", b"two", b"three")]
+        database, _, table = outputs["glueTable"].partition(".")
+        glue = cloud.aws("glue")
+        where = {"DatabaseName": database, "TableName": table}
+        partition = ["default", "t", "0"]
+        _wait(
+            lambda: (
+                partition in [each["Values"] for each in glue.get_partitions(**where)["Partitions"]]
+            )
+        )
+
+        columns = ("topic", "records")
+        written = _wait(lambda: _rows(cloud, lake, "tables/statistics/", *columns))
+        assert {"topic": "/default/t", "records": 3} in written
+
+        said = cloud.aws("lambda").invoke(FunctionName=outputs["functions"]["janitor"])
+        assert b'"orphans": 0' in said["Payload"].read()
+        failed = cloud.aws("sqs").get_queue_attributes(
+            QueueUrl=outputs["failedCalls"], AttributeNames=["ApproximateNumberOfMessages"]
+        )
+        assert failed["Attributes"]["ApproximateNumberOfMessages"] == "0"
+        assert f"export SULINA_URL={cloud.url}" in (tmp_path / "cloud/cloud.env").read_text()
 
         pids = list(cloud.pids.values())
         assert cloud.stop(signal.SIGINT) == 0
         wait_gone(pids)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * SECONDS)
+def test_brokers_come_with_load_and_go_without_it_and_no_client_notices(tmp_path: Path) -> None:
+    # A quarter of a core per broker, of which little is enough to be busy on a machine that others
+    # use too.
+    settings = {
+        "brokerCpu": "256",
+        "brokerMemory": "1024",
+        "brokerLoad": "0.3",
+        "scheduleStatistics": "none",
+    }
+    given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    few = (*FEW, "--max-brokers", "2", "--minute", "1", "--s3", "seaweedfs")
+    with CloudUp(tmp_path / "cloud", *few, *given) as cloud:
+        seen = asyncio.run(show(cloud.url, cloud.token, SECONDS, print))
+
+        assert seen.brokers == (1, 2, 1)
+        assert not seen.faults
+        assert seen.messages > 0
+
+
+async def _publish_and_tier(cloud: CloudUp, topic: str, payloads: list[bytes]) -> None:
+    async with sulina.connect(cloud.url, token=cloud.token) as client:
+        async with client.producer(topic) as producer:
+            await producer.send_many(payloads)
+        await client.admin("ledger.offload", {"topic": topic})
+
+
+def _rows(cloud: CloudUp, bucket: str, prefix: str, *columns: str) -> list[dict[str, Any]]:
+    """Of all Parquet objects with a prefix, as any reader of Parquet sees them."""
+    s3, found = cloud.aws("s3"), []
+    for each in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", ()):
+        if each["Key"].endswith(".parquet"):
+            body = s3.get_object(Bucket=bucket, Key=each["Key"])["Body"].read()
+            table = pyarrow.parquet.read_table(io.BytesIO(body), columns=list(columns))
+            found += table.to_pylist()
+    return found
+
+
+def _wait(look: Callable[[], Any]) -> Any:
+    """What is found, when there is something."""
+    end = time.monotonic() + SECONDS
+    while not (found := look()):
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.5)
+    return found
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
@@ -119,23 +201,3 @@ def test_a_person_s_mistake_is_told_in_a_sentence(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert ran.stderr.startswith(f"sulina: {tmp_path} has other contents")
     assert "Traceback" not in ran.stderr
-
-
-def _payloads(aws: dict[str, Any]) -> list[str]:
-    """Of all objects in the bucket, as any reader of Parquet sees them."""
-    client = s3_client(aws["endpoint"], Credentials())
-    rows = client.list_objects_v2(Bucket=aws["bucket"], Prefix="sulina/ledgers/")["Contents"]
-    found: list[str] = []
-    for row in rows:
-        body = client.get_object(Bucket=aws["bucket"], Key=row["Key"])["Body"].read()
-        table = pyarrow.parquet.read_table(io.BytesIO(body), columns=["payload"])
-        found += [payload.decode() for payload in table["payload"].to_pylist()]
-    return found
-
-
-def _parameter(aws: dict[str, Any], name: str) -> str:
-    known = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-    client: Any = boto3.client(
-        "ssm", endpoint_url=aws["endpoint"], region_name="us-east-1", **known
-    )
-    return str(client.get_parameter(Name=name)["Parameter"]["Value"])
