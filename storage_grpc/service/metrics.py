@@ -9,8 +9,10 @@ from storage_grpc.journal import JournalStore
 from storage_grpc.journal.metrics import of_journal
 from storage_grpc.service.http_port import Answer
 from storage_grpc.service.server import StorageServer
+from sulina.errors import SulinaError
 from sulina.metrics.exposition import CONTENT_TYPE, Exposition, Write
 from sulina.metrics.machine import ProcessMetrics
+from sulina.runtime.machine_watch import MachineWatch
 from sulina.runtime.seam import Clock
 from sulina.version import __version__
 
@@ -41,9 +43,16 @@ class NodePages:
     """``/metrics``, ``/health/live`` and ``/health/ready``."""
 
     def __init__(
-        self, server: StorageServer, store: JournalStore, clock: Clock, others: Sequence[Write]
+        self,
+        server: StorageServer,
+        store: JournalStore,
+        watch: MachineWatch,
+        clock: Clock,
+        others: Sequence[Write],
     ) -> None:
         self._server = server
+        self._store = store
+        self._watch = watch
         self._clock = clock
         self._writes = [of_journal(store), *others, ProcessMetrics().write]
 
@@ -58,8 +67,20 @@ class NodePages:
         if path == "/health/live":
             return _health(True, "the process answers")
         if path == "/health/ready":
-            reason = self._server.unwritable
-            return _health(reason is None, reason or "the node takes appends")
+            reason = await self._unready()
+            reserved = f"{self._store.reserved_bytes:,} bytes are reserved for them"
+            return _health(reason is None, reason or f"the node takes appends; {reserved}")
+        return None
+
+    async def _unready(self) -> str | None:
+        """Why brokers should not use the node; None if they should."""
+        if self._server.unwritable is not None:
+            return self._server.unwritable
+        try:
+            await self._watch.check_descriptors()
+            await self._watch.check_certificates()
+        except SulinaError as error:
+            return str(error)
         return None
 
 

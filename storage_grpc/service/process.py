@@ -91,7 +91,7 @@ def _metrics_port(
 ) -> HttpPort:
     clock = RealClock()
     own = (of_node(settings.id, server, store), of_disk(settings.data), of_machine(watch, clock))
-    pages = NodePages(server, store, clock, own)
+    pages = NodePages(server, store, watch, clock, own)
     return HttpPort(pages, clock, settings.host, settings.metrics_port)
 
 

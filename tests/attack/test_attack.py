@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attack import run
 from tests.attack.attack import ATTACKS, Attack, AttackSucceeded, Target, must
 from tests.attack.command import main
 from tests.attack.run import run_attack, single_broker
@@ -41,6 +42,22 @@ async def test_an_attack_that_succeeds_is_reported(target: Target) -> None:
     assert not result.held and "everything is lost" in result.detail
     with pytest.raises(AttackSucceeded):
         await succeed(target)
+
+
+async def test_what_an_attack_leaves_behind_is_reported(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def leave(target: Target) -> None:
+        async with target.connect() as client:
+            await client.admin.topics.create("/default/left")
+
+    monkeypatch.setattr(run, "_SETTLE_SECONDS", 0.0)
+    result = await run_attack(Attack("bad", "nothing", "", leave), target)
+    assert "there were more: 1 topics" in result.detail
+    allowed = Attack("good", "a token", "", leave, frozenset(("topics",)))
+    async with target.connect() as client:
+        await client.admin.topics.delete("/default/left")
+    assert "topics" not in (await run_attack(allowed, target)).detail
 
 
 def test_attacks_are_listed_and_unknown_ones_refused(capsys: pytest.CaptureFixture[str]) -> None:

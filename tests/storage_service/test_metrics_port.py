@@ -18,6 +18,7 @@ from storage_grpc.service.process import storage_node
 from storage_grpc.service.server import StorageServer
 from storage_grpc.service.settings import ServiceSettings
 from sulina.errors import Refused, StorageFull
+from sulina.runtime import machine_watch
 from sulina.runtime.real_clock import RealClock
 from tests.support.etcd import free_ports
 
@@ -81,13 +82,27 @@ async def test_readiness_says_why_the_node_takes_no_appends(
 ) -> None:
     _, store, port = node
     assert (await get(port, "/health/live"))[0] == 200
-    assert (await get(port, "/health/ready"))[0] == 200
+    status, body = await get(port, "/health/ready")
+    reserved = f"{store.reserved_bytes:,} bytes are reserved for them"
+    assert (status, json.loads(body)["detail"]) == (200, f"the node takes appends; {reserved}")
     monkeypatch.setattr(store._committer, "full", StorageFull("the disk is full: make room"))
     status, body = await get(port, "/health/ready")
     assert (status, json.loads(body)) == (
         503, {"status": "unready", "detail": "the disk is full: make room"},
     )  # fmt: skip
     assert (await samples(port))["sulina_storage_writable"] == 0
+
+
+async def test_a_node_short_of_descriptors_is_not_ready(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = node[2]
+    monkeypatch.setattr(machine_watch, "descriptor_limit", lambda: 8)
+    status, body = await get(port, "/health/ready")
+    assert status == 503 and "of 8 file descriptors are in use" in json.loads(body)["detail"]
+    assert (await samples(port))["sulina_descriptors_scarce"] == 1
+    monkeypatch.undo()
+    assert (await get(port, "/health/ready"))[0] == 200
 
 
 @pytest.mark.parametrize(
