@@ -14,6 +14,9 @@ import pulumi
 
 from infra.config.settings import StackSettings
 
+ROOT_GIB = 30
+"""The size of root disks: that of the machine image, which is the least possible."""
+
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -55,6 +58,16 @@ class Component(pulumi.ComponentResource):
         """The name of a resource in AWS: the stack's prefix, then ``name``."""
         return f"{self.settings.prefix}-{name}"
 
+    def root_disk(self, name: str, key: pulumi.Input[str]) -> dict[str, Any]:
+        """The root disk of a machine, encrypted with ``key``, and tagged like the machine."""
+        return {
+            "volume_type": "gp3",
+            "volume_size": ROOT_GIB,
+            "encrypted": True,
+            "kms_key_id": key,
+            "tags": tags_of(self.settings, self.named(name)),
+        }
+
     def within(self, **more: Any) -> pulumi.ResourceOptions:
         """Resource options that make a resource a child of this component."""
         return pulumi.ResourceOptions(parent=self, **more)
@@ -62,12 +75,6 @@ class Component(pulumi.ComponentResource):
 
 def tagging(settings: StackSettings) -> pulumi.ResourceTransformation:
     """Adds tags to every resource that supports them; a resource's own tags take precedence."""
-    tags = {
-        "Project": "sulina",
-        "Stack": settings.stack,
-        "Owner": settings.owner,
-        "ManagedBy": "pulumi",
-    }
 
     def transform(
         args: pulumi.ResourceTransformationArgs,
@@ -75,10 +82,21 @@ def tagging(settings: StackSettings) -> pulumi.ResourceTransformation:
         if not takes_tags(type(args.resource)):
             return None
         own = cast("Mapping[str, Any]", args.props.get("tags") or {})
-        props = {**args.props, "tags": {**tags, "Name": args.name, **own}}
+        props = {**args.props, "tags": {**tags_of(settings, args.name), **own}}
         return pulumi.ResourceTransformationResult(props, args.opts)
 
     return transform
+
+
+def tags_of(settings: StackSettings, name: str) -> dict[str, str]:
+    """The tags of a resource; they tell whose it is, and permissions depend on them."""
+    return {
+        "Project": "sulina",
+        "Stack": settings.stack,
+        "Owner": settings.owner,
+        "ManagedBy": "pulumi",
+        "Name": name,
+    }
 
 
 def takes_tags(resource: type[pulumi.Resource]) -> bool:

@@ -11,7 +11,7 @@ from infra.artifacts import check_built, packed_functions
 from infra.cluster.brokers import BrokerService
 from infra.cluster.containers import Containers
 from infra.cluster.etcd import Etcd
-from infra.cluster.images import Images
+from infra.cluster.images import IMAGES, Images
 from infra.cluster.load_balancer import LoadBalancer
 from infra.cluster.scaling import Scaling
 from infra.cluster.shared import SharedResources
@@ -38,6 +38,7 @@ from infra.outputs import (
     function_outputs,
     lake_outputs,
 )
+from infra.progress import announce, done
 from infra.security.certificates import Certificates
 from infra.security.keys import Keys
 
@@ -54,6 +55,7 @@ def deploy(settings: StackSettings) -> Outputs:
         check_built(settings.functions_folder, settings.jobs_folder, settings.architecture)
     cost = sentence(settings)
     pulumi.log.info(cost)
+    announce(settings)
     region = find_region(settings.zones)
     root = Deployment(settings, region)
     keys = Keys(root)
@@ -63,6 +65,7 @@ def deploy(settings: StackSettings) -> Outputs:
     lake = LakeBuckets(keys, root)
     VpcEndpoints(network, firewall, [lake.lake.arn, lake.work.arn], root)
     outputs |= lake_outputs(lake)
+    done("network, keys and buckets", network.vpc.id, keys.data.id, lake.lake.bucket.id)
     if not settings.has("catalog"):
         return outputs
     catalog = Catalog(lake, root)
@@ -77,10 +80,18 @@ def deploy(settings: StackSettings) -> Outputs:
     shared = SharedResources(keys, network, firewall, dns, images, containers, certificates)
     etcd = Etcd(shared, root)
     storage = StorageNodeGroup(shared, lake, root)
+    members = [*etcd.members, *storage.members]
     balancer = LoadBalancer(shared, root)
     brokers = BrokerService(shared, etcd, storage, balancer, root)
     balancer.publish([brokers.service])
     Scaling(shared, brokers, root)
+    if settings.runs:
+        done("images", *(images.reference(each) for each in IMAGES))
+        for member in members:
+            done(f"{member.name} runs", member.service.id)
+    done("load balancer", *(each.id for each in balancer.listeners))
+    if settings.runs:
+        done("brokers run", brokers.service.id)
     outputs |= cluster_outputs(shared, brokers, balancer)
     if not settings.has("functions"):
         return outputs
@@ -88,8 +99,8 @@ def deploy(settings: StackSettings) -> Outputs:
     functions = Functions(shared, lake, catalog, brokers, balancer, spark, root)
     Schedules(functions, root)
     outputs |= analytics_outputs(catalog, spark) | function_outputs(functions)
+    done("functions and Spark", spark.application.id, functions.url.function_url)
     if settings.has("observability"):
-        members = [*etcd.members, *storage.members]
         monitored = Observability(shared, members, balancer, functions, spark, root)
         outputs["alarms"] = monitored.topic.arn
         outputs["dashboard"] = (

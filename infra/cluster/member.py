@@ -124,12 +124,9 @@ class ClusterMember(pulumi.ComponentResource):
             user_data=user_data(self._component.named("cluster"), self.name, volume.id),
             metadata_options={"http_tokens": "required", "http_put_response_hop_limit": 1},
             maintenance_options={"auto_recovery": "default"},
-            root_block_device={
-                "volume_type": "gp3",
-                "volume_size": 30,
-                "encrypted": True,
-                "kms_key_id": self._group.shared.keys.data.arn,
-            },
+            root_block_device=self._component.root_disk(
+                self.name, self._group.shared.keys.data.arn
+            ),
             # Protects against termination by hand; `force_destroy` lets Pulumi replace the machine.
             disable_api_termination=self._component.settings.protect,
             force_destroy=True,

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from infra.artifacts import FUNCTIONS
+from infra.component import ROOT_GIB
 from infra.config.settings import MemberSettings, StackSettings
 from infra.cost import prices as p
-from infra.network.nat import INSTANCES, ROOT_GIB
+from infra.network.nat import INSTANCES
 from infra.network.vpc_endpoints import services
 
 _SECONDS: Final = p.HOURS * 3_600

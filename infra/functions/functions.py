@@ -53,7 +53,10 @@ class Functions(Component):
             self._scaler(),
         ]
         self.by_name = {
-            spec.name: LambdaFunction(self, spec, shared.keys.operations.arn, self.failed_calls)
+            # New functions may use what only new brokers have, never the other way around.
+            spec.name: LambdaFunction(
+                self, spec, shared.keys.operations.arn, self.failed_calls, brokers.service
+            )
             for spec in specs
         }
         self.url = aws.lambda_.FunctionUrl(

@@ -51,7 +51,9 @@ class LambdaFunction(pulumi.ComponentResource):
         spec: FunctionSpec,
         key: pulumi.Input[str],
         failed_calls: aws.sqs.Queue,
+        after: pulumi.Resource,
     ) -> None:
+        """The function is created and updated after ``after``."""
         super().__init__("sulina:infra:Function", spec.name, None, component.within())
         self.name = component.named(spec.name)
         self.arn = component.region.arn("lambda", f"function:{self.name}")
@@ -84,7 +86,7 @@ class LambdaFunction(pulumi.ComponentResource):
             },
             vpc_config=spec.network,
             logging_config={"log_format": "JSON", "log_group": log_name(component, spec.name)},
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[log]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[log, after]),
         )
         aws.lambda_.FunctionEventInvokeConfig(
             spec.name,

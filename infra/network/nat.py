@@ -19,8 +19,6 @@ from infra.network.vpc import VpcNetwork
 from infra.security.keys import Keys
 
 INSTANCES: Final = {"arm64": "t4g.nano", "x86_64": "t3.nano"}
-ROOT_GIB: Final = 30
-"""The size of the machine image, which is the smallest possible."""
 
 _SCRIPT: Final = """#!/bin/bash
 set -euo pipefail
@@ -69,12 +67,7 @@ class Nat(Component):
             user_data=_SCRIPT.format(network=settings.network),
             metadata_options={"http_tokens": "required", "http_put_response_hop_limit": 1},
             maintenance_options={"auto_recovery": "default"},
-            root_block_device={
-                "volume_type": "gp3",
-                "volume_size": ROOT_GIB,
-                "encrypted": True,
-                "kms_key_id": keys.data.arn,
-            },
+            root_block_device=self.root_disk("nat", keys.data.arn),
             tags={"Name": self.named("nat")},
             # A newer image must not interrupt the way out. The gateway cannot be deleted while a
             # machine behind it has a public address.

@@ -79,8 +79,7 @@ MACHINES: Final[Needs] = {
         _VOLUME_KEY,
     ),
     "aws:ec2/volumeAttachment:VolumeAttachment": (
-        ours("ec2", "AttachVolume DetachVolume", "instance/*", "volume/*"),
-        ours("ec2", "StopInstances", "instance/*"),
+        ours("ec2", "AttachVolume", "instance/*", "volume/*"),
         anything("ec2", "DescribeInstances DescribeVolumes"),
     ),
     "aws:dlm/lifecyclePolicy:LifecyclePolicy": (

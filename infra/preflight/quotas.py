@@ -14,8 +14,9 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.artifacts import FUNCTIONS
+from infra.component import ROOT_GIB
 from infra.config.settings import StackSettings
-from infra.network.nat import INSTANCES, ROOT_GIB
+from infra.network.nat import INSTANCES
 from infra.network.vpc_endpoints import services
 from infra.preflight.access import AwsAccess
 from infra.preflight.finding import Finding

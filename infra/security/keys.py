@@ -76,7 +76,8 @@ class Keys(Component):
             name,
             description=what,
             enable_key_rotation=True,
-            deletion_window_in_days=30,
+            # 7 is the least that AWS accepts. A key that waits for its deletion costs nothing.
+            deletion_window_in_days=30 if self.settings.protect else 7,
             policy=document([account, *more]),
             opts=self.within(protect=self.settings.protect),
         )
