@@ -612,6 +612,7 @@ class OffloadRequest(_message.Message):
     CLOSING_FIELD_NUMBER: _builtins.int
     HOLDERS_FIELD_NUMBER: _builtins.int
     PEERS_FIELD_NUMBER: _builtins.int
+    SCHEMAS_FIELD_NUMBER: _builtins.int
     last_offset: _builtins.int
     last_entry: _builtins.int
     closing: _builtins.bytes
@@ -624,6 +625,10 @@ class OffloadRequest(_message.Message):
     def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Peer]:
         """how to reach them"""
 
+    @_builtins.property
+    def schemas(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]:
+        """of the topic's payloads, for typed columns; may be empty"""
+
     def __init__(
         self,
         *,
@@ -633,14 +638,50 @@ class OffloadRequest(_message.Message):
         closing: _builtins.bytes = ...,
         holders: _abc.Iterable[Global___Holders] | None = ...,
         peers: _abc.Iterable[Global___Peer] | None = ...,
+        schemas: _abc.Iterable[Global___SchemaVersion] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["closing", b"closing", "head", b"head", "holders", b"holders", "last_entry", b"last_entry", "last_offset", b"last_offset", "peers", b"peers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["closing", b"closing", "head", b"head", "holders", b"holders", "last_entry", b"last_entry", "last_offset", b"last_offset", "peers", b"peers", "schemas", b"schemas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OffloadRequest: _TypeAlias = OffloadRequest  # noqa: Y015
+
+@_typing.final
+class SchemaVersion(_message.Message):
+    """see sulina/lake/typed/versions.py"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    DEFINITION_FIELD_NUMBER: _builtins.int
+    COMPILED_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    number: _builtins.int
+    type: _builtins.str
+    definition: _builtins.bytes
+    compiled: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        number: _builtins.int = ...,
+        type: _builtins.str = ...,
+        definition: _builtins.bytes = ...,
+        compiled: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_compiled", b"_compiled", "compiled", b"compiled"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_compiled", b"_compiled", "compiled", b"compiled", "definition", b"definition", "id", b"id", "number", b"number", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__compiled: _TypeAlias = _typing.Literal["compiled"]  # noqa: Y015
+    _WhichOneofArgType__compiled: _TypeAlias = _typing.Literal["_compiled", b"_compiled"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__compiled) -> _WhichOneofReturnType__compiled | None: ...
+
+Global___SchemaVersion: _TypeAlias = SchemaVersion  # noqa: Y015
 
 @_typing.final
 class Holders(_message.Message):
@@ -698,19 +739,23 @@ class OffloadReply(_message.Message):
 
     SIZE_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
+    REJECTED_FIELD_NUMBER: _builtins.int
     size: _builtins.int
     """of the object"""
     digest: _builtins.str
     """of its records"""
+    rejected: _builtins.int
+    """payloads that do not fit their schema"""
     def __init__(
         self,
         *,
         size: _builtins.int = ...,
         digest: _builtins.str = ...,
+        rejected: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "rejected", b"rejected", "size", b"size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from broker_containers.audit.trail import AuditSettings, AuditTrail
 from broker_containers.broker.broker import Broker
@@ -18,6 +19,7 @@ from broker_containers.operations.security import SecurityHandlers
 from broker_containers.operations.subscriptions import SubscriptionHandlers
 from broker_containers.operations.topics import TopicHandlers
 from broker_containers.schemas.checks import SchemaChecks
+from broker_containers.schemas.lake import versions_of
 from broker_containers.schemas.registry import open_registry
 from broker_containers.security.access import creator
 from broker_containers.security.authority import Authority
@@ -52,6 +54,7 @@ def build_services(
     schemas.ids.on_change(broker.quotas.subject_changed)
     schemas.registry.before_new_subject = lambda: broker.quotas.check_new_subject(creator())
     schemas.registry.json_rules = lambda: broker.settings.json_schema_rules
+    broker.tiering.schemas_of = partial(versions_of, schemas.registry)
     publisher = Publisher(broker, schemas)
     operations = Operations(router)
     admin = operations.client

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -19,9 +19,11 @@ from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
 from storage_grpc.tier.tier import OffloadJob, Tier, head_of
 from sulina.errors import SulinaError, Unavailable
+from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.metadata.keys import closing
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, TieredRef
 from sulina.metadata.store import Op
+from sulina.names import TopicName
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 from sulina.runtime.tasks import stop_tasks
@@ -50,6 +52,8 @@ class TieringSettings:
         "How many of a topic's newest bytes always stay there.")
     offload_seconds: float = settable.seconds(900.0, 1, settable.DAY, settable.ROUND,
         "Timeout for tiering one ledger; it is tried again later.")
+    typed_columns: bool = settable.flag(True, settable.ROUND,
+        "Whether objects of topics with a schema have typed columns.")
     # fmt: on
 
 
@@ -63,6 +67,8 @@ class TierCounters:
     object_bytes: int = 0
     failures: int = 0
     local_deleted: int = 0
+    rejected: int = 0
+    """Payloads that do not fit their topic's schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,13 @@ def droppable(refs: Sequence[LedgerRef], settings: TieringSettings, now_us: int)
     return found[::-1]
 
 
+SchemasOf = Callable[[TopicName], Awaitable[tuple[SchemaVersion, ...]]]
+
+
+async def _no_schemas(topic: TopicName) -> tuple[SchemaVersion, ...]:
+    return ()
+
+
 class Tiering:
     """Works while :meth:`run` does; without a ``tier`` it does nothing."""
 
@@ -112,6 +125,8 @@ class Tiering:
         self.settings = settings
         """May be changed at any time."""
         self.counters = TierCounters()
+        self.schemas_of: SchemasOf = _no_schemas
+        """The versions of a topic's schema; its objects get typed columns."""
         self._tier = tier
         self._clock = clock
         self._topics = topics
@@ -188,16 +203,22 @@ class Tiering:
         assert self._tier is not None and ref.last_offset is not None
         assert ref.last_entry is not None
         job = OffloadJob(
-            head_of(log.topic, ref), ref.last_offset, ref.last_entry, log.closing_frame(ref)
+            head_of(log.topic, ref),
+            ref.last_offset,
+            ref.last_entry,
+            log.closing_frame(ref),
+            await self.schemas_of(log.topic) if self.settings.typed_columns else (),
         )
         seconds = self.settings.offload_seconds
         try:
-            tiered = await within(self._clock, seconds, self._tier.offload(job))
+            made = await within(self._clock, seconds, self._tier.offload(job))
         except TimeoutError:
             raise Unavailable(f"the object was not written within {seconds:g} s") from None
+        tiered = made.ref
         if await self._note(log, ref, tiered, closing.puts(log.topic, ref.id, job.closing)):
             self.counters.objects += 1
             self.counters.bytes += ref.bytes
+            self.counters.rejected += made.rejected
             self.counters.object_bytes += tiered.size
             log.tiered.objects += 1
             log.tiered.bytes += tiered.size

@@ -20,8 +20,8 @@ from sulina.errors import Refused
 from sulina.lake.schema import OFFSET, PAYLOAD, SCHEMA_ID, SCHEMA_VERSION
 from sulina.lake.summary import ObjectSummary
 from sulina.lake.typed.columns import PayloadDecoder, Typed
+from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.lake.typed.table import TableSchema, table_schema
-from sulina.lake.typed.versions import SchemaVersion
 
 _TYPES: Final = {"json": "json_schema", "avro": "avro", "protobuf": "protobuf"}
 

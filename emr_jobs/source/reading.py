@@ -19,7 +19,7 @@ from emr_jobs.source.options import BATCH_RECORDS, ReadBounds
 from emr_jobs.source.planning import ObjectSlice
 from emr_jobs.source.storage import LakeStorage
 from sulina.errors import CorruptEntry, Refused
-from sulina.lake.schema import OFFSET, PRODUCER, PUBLISH_TIME, TIME_TYPE
+from sulina.lake.schema import OBJECT_SCHEMA, OFFSET, PRODUCER, PUBLISH_TIME, TIME_TYPE
 from sulina.lake.summary import ObjectSummary
 
 _BATCH_BYTES: Final = 32 << 20
@@ -98,7 +98,9 @@ def _empty_in(parquet: pq.FileMetaData) -> set[str]:
     for number in range(parquet.num_row_groups):
         group = parquet.row_group(number)
         found = {column for column in found if _is_empty(group.column(column))}
-    return {parquet.schema.column(column).path.split(".")[0] for column in found}
+    paths = [parquet.schema.column(column).path for column in found]
+    # A typed column has many columns of values, of which some may be empty.
+    return {path.split(".")[0] for path in paths} & set(OBJECT_SCHEMA.names)
 
 
 def _is_empty(chunk: pq.ColumnChunkMetaData) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from emr_jobs.source.options import TopicPatterns
 from sulina.errors import NotFound, Refused, Unavailable
-from sulina.lake.typed.versions import SchemaVersion
+from sulina.lake.typed.schema_version import SchemaVersion
 
 _SECONDS: Final = 20.0
 _MAX_BYTES: Final = 64 << 20

@@ -14,7 +14,7 @@ from storage_grpc.remote.settings import RemoteSettings
 from storage_grpc.service.calls import StorageCalls
 from storage_grpc.tier.peers import GatheredEntries, Links, PeerNode
 from storage_grpc.tier.tier import OffloadJob
-from storage_grpc.tier.wire import from_head, pack_frames, to_summary
+from storage_grpc.tier.wire import from_head, from_schema, pack_frames, to_summary
 from sulina.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -78,7 +78,11 @@ class TierCalls:
     async def _offload(self, request: pb.OffloadRequest) -> Message:
         tier = self._tier
         job = OffloadJob(
-            from_head(request.head), request.last_offset, request.last_entry, request.closing
+            from_head(request.head),
+            request.last_offset,
+            request.last_entry,
+            request.closing,
+            tuple(map(from_schema, request.schemas)),
         )
         peers = {
             peer.member: PeerNode(peer.address, peer.incarnation)
@@ -88,7 +92,7 @@ class TierCalls:
         holders = [(each.first_entry, tuple(each.members)) for each in request.holders]
         source = GatheredEntries(self._node, self._links, holders, peers, _PEER_SECONDS)
         made = await tier.offload(job, source)
-        return pb.OffloadReply(size=made.size, digest=made.digest)
+        return pb.OffloadReply(size=made.ref.size, digest=made.ref.digest, rejected=made.rejected)
 
     async def _read(self, request: pb.ReadTieredRequest) -> bytes:
         head = from_head(request.head)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from storage_grpc.tier.objects import ObjectReader
 from storage_grpc.tier.offload import offload
-from storage_grpc.tier.tier import CACHE_BYTES, EntrySource, OffloadJob, key_of
+from storage_grpc.tier.tier import CACHE_BYTES, EntrySource, Offloaded, OffloadJob, key_of
 from sulina.errors import Overloaded
 from sulina.lake.summary import ObjectHead, ObjectSummary
-from sulina.metadata.keys.ledger_list import TieredRef
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import RunBlocking
 
@@ -44,7 +43,7 @@ class LocalTier:
         self._turns = asyncio.Semaphore(_MAX_OFFLOADS)
         self._waiting = 0
 
-    async def offload(self, job: OffloadJob, source: EntrySource | None = None) -> TieredRef:
+    async def offload(self, job: OffloadJob, source: EntrySource | None = None) -> Offloaded:
         """See ``Tier.offload``. ``source`` replaces the tier's own source of entries."""
         if self._waiting >= _MAX_WAITING:
             raise Overloaded(f"{self._waiting} ledgers wait to be offloaded: try again later")

@@ -9,19 +9,22 @@ object that turns out to be wrong, because it may belong to something else.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from functools import partial
 
 from storage_grpc.entries import Entry
 from storage_grpc.tier.objects import ObjectReader
-from storage_grpc.tier.tier import EntrySource, OffloadJob, key_of
-from sulina.errors import AlreadyExists, CorruptEntry, StorageFailed
+from storage_grpc.tier.tier import EntrySource, Offloaded, OffloadJob, key_of
+from sulina.errors import AlreadyExists, CorruptEntry, Refused, StorageFailed
 from sulina.lake.encoder import EncoderSettings, LedgerEncoder
 from sulina.lake.summary import ObjectSummary
+from sulina.lake.typed.table import TableSchema, table_schema
 from sulina.metadata.keys.ledger_list import TieredRef
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import RunBlocking
 
+_log = logging.getLogger(__name__)
 _READ_BYTES = 4 << 20
 """Entries read at once."""
 
@@ -33,7 +36,7 @@ async def offload(
     objects: ObjectReader,
     run_blocking: RunBlocking,
     row_group_bytes: int,
-) -> TieredRef:
+) -> Offloaded:
     """See ``Tier.offload``. May be cancelled at any time."""
     encoding = _Encoding(job, source, run_blocking, row_group_bytes)
     chunks = encoding.chunks()
@@ -55,7 +58,7 @@ async def offload(
             f"{job.head.topic}: does the bucket belong to another cluster? Nothing was deleted; "
             "use another prefix, or move the object away"
         )
-    return TieredRef(there.size, there.digest)
+    return Offloaded(TieredRef(there.size, there.digest), encoding.rejected)
 
 
 def _content(summary: ObjectSummary) -> tuple[object, ...]:
@@ -68,6 +71,18 @@ def _content(summary: ObjectSummary) -> tuple[object, ...]:
     )
 
 
+def _table(job: OffloadJob) -> TableSchema | None:
+    """The table of the payloads; None if there is none, or its schema cannot be read.
+
+    A ledger must become an object whatever its schema is: readers can decode payloads later.
+    """
+    try:
+        return table_schema(job.schemas)
+    except Refused as error:
+        _log.warning("the object of ledger %d gets no typed columns: %s", job.head.ledger, error)
+        return None
+
+
 class _Encoding:
     """Encodes an object as its bytes are consumed; memory is bounded by a row group."""
 
@@ -76,6 +91,8 @@ class _Encoding:
     ) -> None:
         self.summary: ObjectSummary | None = None
         """Summary of the object, once all of it was consumed."""
+        self.rejected = 0
+        """Payloads that do not fit their schema."""
         self._job = job
         self._source = source
         self._run_blocking = run_blocking
@@ -84,7 +101,8 @@ class _Encoding:
     async def chunks(self) -> AsyncGenerator[bytes]:
         """The bytes, in order. Raises ``StorageFailed`` if the entries end at another offset."""
         job = self._job
-        encoder = LedgerEncoder(job.head, EncoderSettings(self._row_group_bytes))
+        table = await self._run_blocking(partial(_table, job))
+        encoder = LedgerEncoder(job.head, EncoderSettings(self._row_group_bytes), table)
         async for entries in self._entries():
             frames = [entry.payload for entry in entries]
             for chunk in await self._run_blocking(partial(encoder.add, frames)):
@@ -101,6 +119,7 @@ class _Encoding:
         for chunk in rest:
             yield chunk
         self.summary = summary
+        self.rejected = encoder.rejected
 
     async def _entries(self) -> AsyncGenerator[list[Entry]]:
         """All entries; the next batch is read while the previous one is encoded."""

@@ -15,8 +15,8 @@ from typing import Final, Protocol, TypeVar
 
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.remote.node import RemoteNode
-from storage_grpc.tier.tier import OffloadJob
-from storage_grpc.tier.wire import from_summary, to_head, unpack_frames
+from storage_grpc.tier.tier import Offloaded, OffloadJob
+from storage_grpc.tier.wire import from_summary, to_head, to_schema, unpack_frames
 from sulina.errors import NotFound, SulinaError, Unavailable
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys import ledger_metadata
@@ -66,7 +66,7 @@ class RemoteTier:
     def ready(self) -> bool:
         return bool(self._nodes.with_tier())
 
-    async def offload(self, job: OffloadJob) -> TieredRef:
+    async def offload(self, job: OffloadJob) -> Offloaded:
         metadata = (await ledger_metadata.get(self._store, job.head.ledger)).value
         request = pb.OffloadRequest(
             head=to_head(job.head),
@@ -78,11 +78,12 @@ class RemoteTier:
                 for fragment in metadata.fragments
             ],
             peers=self._peers(metadata),
+            schemas=map(to_schema, job.schemas),
         )
 
-        async def call(node: RemoteNode) -> TieredRef:
+        async def call(node: RemoteNode) -> Offloaded:
             reply = await node.link.ask("Offload", request, pb.OffloadReply)
-            return TieredRef(reply.size, reply.digest)
+            return Offloaded(TieredRef(reply.size, reply.digest), reply.rejected)
 
         members = [member for each in metadata.fragments for member in each.ensemble]
         # Nodes with most of the entries come first.

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from storage_grpc.entries import Entry
 from sulina.lake.layout import object_key
 from sulina.lake.summary import ObjectHead, ObjectSummary
+from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.metadata.keys.ledger_list import LedgerRef, TieredRef
 from sulina.names import TopicName
 from sulina.runtime.seam import Buffer
@@ -41,6 +42,17 @@ class OffloadJob:
     last_entry: int
     closing: bytes = b""
     """A control frame to add at the end: the topic's state when the ledger was closed."""
+    schemas: tuple[SchemaVersion, ...] = ()
+    """The versions of the schema of the topic's payloads: the object gets typed columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offloaded:
+    """An object that was written and verified."""
+
+    ref: TieredRef
+    rejected: int = 0
+    """Payloads that do not fit their schema; they have a reason in ``value_error``."""
 
 
 class EntrySource(Protocol):
@@ -61,7 +73,7 @@ class Tier(Protocol):
         """Whether an object store is available; otherwise offload nothing."""
         ...
 
-    async def offload(self, job: OffloadJob) -> TieredRef:
+    async def offload(self, job: OffloadJob) -> Offloaded:
         """Write the object unless it exists, read it back and verify it. May take minutes.
 
         When it returns, the object is durable and holds exactly the ledger's records. Raises

@@ -9,6 +9,7 @@ from storage_grpc.entries import Entry
 from storage_grpc.remote.wire.layout import DamagedMessage, pack_entries, unpack_entries
 from sulina.errors import UnknownOutcome
 from sulina.lake.summary import ObjectHead, ObjectSummary
+from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.names import TopicName
 
 _SUMMARY = tuple(pb.VerifyTieredReply.DESCRIPTOR.fields_by_name)
@@ -23,6 +24,28 @@ def to_head(head: ObjectHead) -> pb.ObjectHead:
 def from_head(head: pb.ObjectHead) -> ObjectHead:
     """The head in a message. Raises ``Refused`` if its topic is invalid."""
     return ObjectHead(TopicName.parse(head.topic), head.ledger, head.first_offset)
+
+
+def to_schema(version: SchemaVersion) -> pb.SchemaVersion:
+    """The message for a version of a schema."""
+    return pb.SchemaVersion(
+        id=version.id,
+        number=version.number,
+        type=version.type,
+        definition=version.definition,
+        compiled=version.compiled,
+    )
+
+
+def from_schema(version: pb.SchemaVersion) -> SchemaVersion:
+    """The version of a schema in a message."""
+    return SchemaVersion(
+        version.id,
+        version.number,
+        version.type,
+        version.definition,
+        version.compiled if version.HasField("compiled") else None,
+    )
 
 
 def pack_frames(ledger: int, frames: Sequence[bytes]) -> bytes:

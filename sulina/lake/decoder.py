@@ -19,8 +19,15 @@ from sulina.errors import CorruptEntry
 from sulina.lake.digest import Digest
 from sulina.lake.footer_checksum import FOOTER_CHECKSUM_SIZE, footer_checksum
 from sulina.lake.rebuild import rebuild_frames
-from sulina.lake.schema import OBJECT_SCHEMA, OFFSET, PRODUCER, PUBLISH_TIME
-from sulina.lake.summary import ObjectMetadata, ObjectSummary, from_metadata
+from sulina.lake.schema import (
+    OBJECT_SCHEMA,
+    OFFSET,
+    PRODUCER,
+    PUBLISH_TIME,
+    VALUE,
+    VALUE_ERROR,
+)
+from sulina.lake.summary import ObjectMetadata, ObjectSummary, TypedSummary, from_metadata
 
 TAIL: Final = 64 << 10
 """How many bytes to read first: they contain the footer of most objects."""
@@ -63,6 +70,8 @@ class Footer:
     row_groups: tuple[RowGroup, ...]
     checksums: tuple[int, ...]
     parquet: pq.FileMetaData
+    typed: TypedSummary | None = None
+    """Of the columns ``value`` and ``value_error``, if there are."""
 
     def find(self, offset: int) -> int:
         """The number of the first row group that ends at or after ``offset``."""
@@ -99,7 +108,7 @@ def open_footer(tail: bytes, size: int) -> Footer | NeedMore:
     except (pa.ArrowException, OSError, ValueError) as error:  # names that are not UTF-8
         raise _damaged(f"its footer cannot be read ({error})") from None
     metadata = from_metadata(parquet.metadata, size)
-    if not columns.equals(OBJECT_SCHEMA):
+    if not _are_ledgers(columns, typed=metadata.typed is not None):
         raise _damaged("its columns are not those of a ledger")
     _check_columns(parquet, size)
     groups = _row_groups(parquet, metadata)
@@ -111,6 +120,21 @@ def open_footer(tail: bytes, size: int) -> Footer | NeedMore:
         row_groups=groups,
         checksums=tuple(part.crc for part in metadata.parts),
         parquet=parquet,
+        typed=metadata.typed,
+    )
+
+
+def _are_ledgers(columns: pa.Schema, *, typed: bool) -> bool:
+    """Whether these are the columns of an object, and after them the typed ones."""
+    own = len(OBJECT_SCHEMA)
+    if not pa.schema(list(columns)[:own]).equals(OBJECT_SCHEMA):
+        return False
+    more = [(field.name, field.type) for field in list(columns)[own:]]
+    if not typed:
+        return not more
+    names = [name for name, _ in more]
+    return names == [VALUE, VALUE_ERROR] and (
+        pa.types.is_struct(more[0][1]) and more[1][1] == pa.string()
     )
 
 
@@ -120,7 +144,7 @@ def decode_row_group(footer: Footer, group: RowGroup, data: bytes) -> list[bytes
     They are identical to the ledger's frames, except that compressed ones are decompressed. Raises
     ``CorruptEntry`` if the bytes are damaged.
     """
-    return rebuild_frames(_read(footer, group, data))
+    return rebuild_frames(_read(footer, group, data, OBJECT_SCHEMA.names))
 
 
 def read_row_group(
@@ -148,7 +172,7 @@ class Verifier:
     def add(self, group: RowGroup, data: bytes) -> None:
         """Verify the next row group. Raises ``CorruptEntry``."""
         assert group.number == self._next, "row groups must be verified in order"
-        rows = _read(self._footer, group, data)
+        rows = _read(self._footer, group, data, OBJECT_SCHEMA.names)
         if group.first_offset != self._offset:
             raise _damaged(f"offset {self._offset} is missing", self._footer)
         rebuild_frames(rows)

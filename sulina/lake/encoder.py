@@ -24,11 +24,23 @@ from sulina.lake.footer_checksum import footer_checksum
 from sulina.lake.frame_table import headers_of, lengths_of
 from sulina.lake.runs import Ints, padded, starts_of
 from sulina.lake.schema import PUBLISH_TIME, WRITER_OPTIONS, WRITTEN_SCHEMA
-from sulina.lake.summary import FilePart, ObjectHead, ObjectMetadata, ObjectSummary, to_metadata
+from sulina.lake.summary import (
+    FilePart,
+    ObjectHead,
+    ObjectMetadata,
+    ObjectSummary,
+    TypedSummary,
+    to_metadata,
+)
+from sulina.lake.typed.columns import PayloadDecoder
+from sulina.lake.typed.table import TableSchema
+from sulina.lake.typed_object import TypedObject
 from sulina.runtime.seam import Buffer
 from sulina.wire import header as h
 
 _MAX_ROW_GROUP: Final = 1 << 30
+_USUAL_COLUMNS: Final = 32
+"""Typed columns that do not make row groups smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +60,18 @@ class EncoderSettings:
 class LedgerEncoder:
     """Encodes one ledger. Do not use it after an error."""
 
-    def __init__(self, head: ObjectHead, settings: EncoderSettings | None = None) -> None:
+    def __init__(
+        self,
+        head: ObjectHead,
+        settings: EncoderSettings | None = None,
+        table: TableSchema | None = None,
+    ) -> None:
+        """With a ``table``, the object also has the typed columns of its payloads."""
+        self.rejected = 0
+        """How many payloads do not fit their schema, so far."""
         self._head = head
+        self._typed = None if table is None else TypedObject(table)
+        self._decoder = None if table is None else PayloadDecoder(table)
         self._settings = settings or EncoderSettings()
         self._next = head.first_offset
         self._bytes = 0
@@ -60,7 +82,10 @@ class LedgerEncoder:
         self._digest = Digest()
         self._parts: list[FilePart] = []
         self._sink = _Sink()
-        self._writer = pq.ParquetWriter(self._sink, WRITTEN_SCHEMA, **WRITER_OPTIONS)
+        schema, options = WRITTEN_SCHEMA, WRITER_OPTIONS
+        if self._typed is not None:
+            schema, options = self._typed.schema, self._typed.writer_options
+        self._writer = pq.ParquetWriter(self._sink, schema, **options)
 
     def add(self, frames: Sequence[Buffer]) -> list[bytes]:
         """Add the next frames, in order; returns the finished chunks of the object, if any.
@@ -77,6 +102,7 @@ class LedgerEncoder:
         self._bytes += int(lengths.sum())
         stored, raw = (headers[name].astype(np.int64) for name in ("columns_length", "raw_length"))
         weights = lengths + np.maximum(padded(raw) - padded(stored), 0)
+        weights += self._typed_bytes * headers["count"].astype(np.int64)
         control = headers["flags"] & h.CONTROL != 0
         if control.any():
             self._keep([frame for frame, is_it in zip(frames, control, strict=True) if is_it])
@@ -88,7 +114,9 @@ class LedgerEncoder:
         """The rest of the object, and its summary. Raises the same errors as :meth:`add`."""
         chunks = self._write_row_group() if self._pending else []
         summary = self._summary()
-        metadata = ObjectMetadata(summary, tuple(self._control), tuple(self._parts))
+        metadata = ObjectMetadata(
+            summary, tuple(self._control), tuple(self._parts), self._typed_summary()
+        )
         self._writer.add_key_value_metadata(to_metadata(metadata))
         begin = self._sink.take() if not self._parts else []
         self._writer.close()
@@ -145,6 +173,9 @@ class LedgerEncoder:
         self._digest.add(batch)
         times = integers(batch.column(PUBLISH_TIME))
         self._times.append((int(times.min()), int(times.max())))
+        if self._typed is not None and self._decoder is not None:
+            batch, rejected = self._typed.add_to(batch, self._decoder)
+            self.rejected += rejected
         self._writer.write_batch(batch, row_group_size=len(batch))
         chunks = self._sink.take()
         crc = 0
@@ -152,6 +183,19 @@ class LedgerEncoder:
             crc = crc32c(chunk, crc)
         self._parts.append(FilePart(self._sink.tell(), crc))
         return chunks
+
+    @property
+    def _typed_bytes(self) -> int:
+        """What a record counts for the columns of a wide table, which take memory if null, too."""
+        leaves = 0 if self._typed is None else self._typed.table.leaves
+        return 8 * max(leaves - _USUAL_COLUMNS, 0)
+
+    def _typed_summary(self) -> TypedSummary | None:
+        if self._typed is None:
+            return None
+        versions = [each.version for each in self._typed.table.versions]
+        numbers = tuple(sorted(each.number for each in versions))
+        return TypedSummary(versions[0].id, numbers, self.rejected)
 
     def _summary(self, size: int = 0) -> ObjectSummary:
         return ObjectSummary(

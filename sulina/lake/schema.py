@@ -30,6 +30,12 @@ VALUE: Final = "value"
 VALUE_ERROR: Final = "value_error"
 """Why a payload does not fit its schema."""
 
+FIELD_ID: Final = b"PARQUET:field_id"
+"""The key of Arrow's metadata under which Parquet's writer finds field ids."""
+_KEY_ID, _ITEM_ID, VALUE_ID, VALUE_ERROR_ID = 12, 13, 14, 15
+"""Ids after those of ``OBJECT_SCHEMA``, which count from 1. Typed columns have ids from 1,000 on,
+see ``sulina.lake.typed``; those between are free for columns that tables add."""
+
 TIME_TYPE: Final = pa.timestamp("us", tz="UTC")
 ATTRIBUTES_TYPE: Final = pa.map_(pa.string(), pa.string())
 
@@ -49,16 +55,33 @@ OBJECT_SCHEMA: Final[pa.Schema] = pa.schema(
         pa.field(FRAME, pa.binary()),
     ]
 )
-"""The schema that readers see."""
+"""The schema that readers see. The field id of each column is its place, counted from 1."""
 
 RECORD_SCHEMA: Final[pa.Schema] = OBJECT_SCHEMA.remove(OBJECT_SCHEMA.get_field_index(FRAME))
 """The same without ``frame``, for analytics."""
 
-WRITTEN_SCHEMA: Final[pa.Schema] = OBJECT_SCHEMA.set(
-    OBJECT_SCHEMA.get_field_index(PRODUCER),
-    pa.field(PRODUCER, pa.dictionary(pa.int32(), pa.string()), nullable=False),
-)
-"""The schema for writing: producers are dictionary-encoded, as Parquet stores them anyway."""
+
+def with_id(field: pa.Field, id_: int) -> pa.Field:
+    """``field`` with a field id for Parquet's writer."""
+    return field.with_metadata({FIELD_ID: str(id_)})
+
+
+def _written() -> pa.Schema:
+    attributes = pa.map_(
+        with_id(ATTRIBUTES_TYPE.key_field, _KEY_ID), with_id(ATTRIBUTES_TYPE.item_field, _ITEM_ID)
+    )
+    types = {PRODUCER: pa.dictionary(pa.int32(), pa.string()), ATTRIBUTES: attributes}
+    return pa.schema(
+        [
+            with_id(field.with_type(types.get(field.name, field.type)), place)
+            for place, field in enumerate(OBJECT_SCHEMA, 1)
+        ]
+    )
+
+
+WRITTEN_SCHEMA: Final[pa.Schema] = _written()
+"""The schema for writing: producers are dictionary-encoded, as Parquet stores them anyway, and
+columns have field ids."""
 
 _DICTIONARY_COLUMNS: Final = [
     PRODUCER,

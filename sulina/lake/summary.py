@@ -15,6 +15,8 @@ from sulina.names import TopicName
 from sulina.wire.header import HEADER_SIZE, check_frame, parse_header
 
 FORMAT: Final = "1"
+TYPED_FORMAT: Final = "2"
+"""Of objects that also have typed columns."""
 _PREFIX: Final = "sulina."
 
 
@@ -56,6 +58,18 @@ class FilePart:
 
 
 @dataclass(frozen=True, slots=True)
+class TypedSummary:
+    """The typed columns of an object."""
+
+    subject_id: int
+    """Of the subject in the schema registry, as in the column ``schema_id``."""
+    versions: tuple[int, ...]
+    """The versions of the subject whose table the columns are."""
+    rejected: int
+    """How many payloads do not fit their schema."""
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectMetadata:
     """The decoded key-value metadata."""
 
@@ -63,13 +77,15 @@ class ObjectMetadata:
     control_frames: tuple[bytes, ...]
     parts: tuple[FilePart, ...]
     """One per row group."""
+    typed: TypedSummary | None = None
+    """None for an object without typed columns."""
 
 
 def to_metadata(metadata: ObjectMetadata) -> dict[str, str]:
     """Encode the metadata, without the object's size, which is not known yet."""
-    summary = metadata.summary
+    summary, typed = metadata.summary, metadata.typed
     values = {
-        "format": FORMAT,
+        "format": FORMAT if typed is None else TYPED_FORMAT,
         "namespace": summary.topic.namespace,
         "topic": summary.topic.local,
         "ledger": summary.ledger,
@@ -83,6 +99,12 @@ def to_metadata(metadata: ObjectMetadata) -> dict[str, str]:
         "control": b64encode(b"".join(metadata.control_frames)).decode(),
         "row_groups": " ".join(f"{part.end}:{part.crc:08x}" for part in metadata.parts),
     }
+    if typed is not None:
+        values |= {
+            "schema_id": typed.subject_id,
+            "schema_versions": " ".join(map(str, typed.versions)),
+            "rejected": typed.rejected,
+        }
     return {_PREFIX + name: str(value) for name, value in values.items()}
 
 
@@ -96,10 +118,10 @@ def from_metadata(metadata: Mapping[bytes, bytes] | None, size: int) -> ObjectMe
     version = values.get(_PREFIX + "format")
     if version is None:
         raise Refused("this Parquet file is not a Sulina ledger: its metadata lacks sulina.*")
-    if version != FORMAT.encode():
+    if version not in (FORMAT.encode(), TYPED_FORMAT.encode()):
         raise Refused(
             f"the object has format {version.decode(errors='replace')}, this version supports only "
-            f"{FORMAT}: use a newer version of Sulina"
+            f"{FORMAT} and {TYPED_FORMAT}: use a newer version of Sulina"
         )
     try:
         return _read(_Values(values), size)
@@ -134,6 +156,15 @@ def _read(values: _Values, size: int) -> ObjectMetadata:
         ),
         tuple(_split(b64decode(values.text("control"), validate=True))),
         tuple(map(_part, values.text("row_groups").split())),
+        _typed(values) if values.text("format") == TYPED_FORMAT else None,
+    )
+
+
+def _typed(values: _Values) -> TypedSummary:
+    return TypedSummary(
+        values.number("schema_id"),
+        tuple(map(int, values.text("schema_versions").split())),
+        values.number("rejected"),
     )
 
 

@@ -327,7 +327,7 @@ def test_a_damaged_object_is_never_read_as_if_it_were_whole(lake: LakeFolder) ->
         ({"startOffset": 5, "endOffset": 4}, "the start is after the end"),
         ({"startTime": "noon"}, "is not a time"),
         ({"columns": "offset,colour"}, "there is no column 'colour'"),
-        ({"payload": "xml"}, "payload must be json or avro"),
+        ({"payload": "xml"}, "payload must be json, avro or protobuf"),
         ({"payload": "json"}, "typed payloads need a schema"),
         ({"partitionBytes": "-1"}, "partitionBytes must be a number"),
         ({"colour": "red"}, "unknown option 'colour'"),

@@ -44,6 +44,8 @@ def write_tier(text: Exposition, broker: Broker) -> None:
         ("bytes_total", "Bytes of the frames in tiered ledgers.", counters.bytes),
         ("object_bytes_total", "Bytes of the objects written.", counters.object_bytes),
         ("failures_total", "Failed attempts to tier a ledger.", counters.failures),
+        ("rejected_payloads_total", "Payloads in tiered ledgers that do not fit their topic's "
+         "schema.", counters.rejected),
         ("local_deleted_total", "Tiered ledgers whose entries were deleted from storage nodes.",
          counters.local_deleted),
         ("objects_deleted_total", "Objects deleted by retention or with their topic; an object may "

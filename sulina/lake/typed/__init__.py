@@ -2,7 +2,7 @@
 
 For users of this package:
 
-* ``versions.SchemaVersion``: a version of a subject, as the registry has it.
+* ``schema_version.SchemaVersion``: a version of a subject, as the registry has it.
 * ``table.table_schema(versions)``: the ``TableSchema`` of all versions. Its ``columns`` have stable
   field ids, names, kinds, defaults and children; ``arrow_type`` is the struct ``value`` with the
   ids in its metadata, as Parquet stores them; ``as_of(number)`` is the table of one version, with

@@ -23,7 +23,7 @@ from sulina.lake.typed.cursors import (
     small_decimals,
     texts,
 )
-from sulina.lake.typed.shapes import BARE, Shape, arrow_type
+from sulina.lake.typed.shapes import BARE, RANGES, Shape, arrow_type
 from sulina.lake.typed.spans import payload_turns
 from sulina.lake.typed.words import Flags, word, zigzag
 
@@ -88,6 +88,9 @@ def _integers(cursor: Cursor, shape: Shape, wire: AvroWire) -> pa.Array:
         most = ((1 << 63) - 1) // wire.factor
         cursor.fits &= (found >= -most) & (found <= most)
         found = found * wire.factor
+    if shape.kind in RANGES:
+        first, last = RANGES[shape.kind]
+        cursor.fits &= (found >= first) & (found <= last)
     return from_numpy(found if wanted.bit_width == 64 else found.astype(np.int32), wanted)
 
 

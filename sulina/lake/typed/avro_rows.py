@@ -15,7 +15,7 @@ from typing import Any, Final
 from sulina.lake.typed.avro_shape import AvroSchema, AvroWire
 from sulina.lake.typed.json_rows import fit_decimal, parse_uuid, to_text
 from sulina.lake.typed.rows import ReadOne, Unfit
-from sulina.lake.typed.shapes import BARE, Shape
+from sulina.lake.typed.shapes import BARE, RANGES, Shape
 
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
@@ -94,13 +94,13 @@ class _Datum:
         number = self.number()
         if not -(1 << 31) <= number < 1 << 31:
             raise Unfit(f"{number} is not an int")
-        return number * wire.factor
+        return _in_range(number * wire.factor, shape)
 
     def _long(self, shape: Shape, wire: AvroWire) -> Any:
         number = self.number() * wire.factor
         if not -(1 << 63) <= number < 1 << 63:
             raise Unfit(f"{number} microseconds are out of range")
-        return number
+        return _in_range(number, shape)
 
     def _float(self, shape: Shape, wire: AvroWire) -> Any:
         return _FLOAT.unpack(self.take(4))[0]
@@ -209,3 +209,10 @@ class _Datum:
 
 
 _ANY: Final = Shape("json")
+
+
+def _in_range(number: int, shape: Shape) -> int:
+    first, last = RANGES.get(shape.kind, (number, number))
+    if not first <= number <= last:
+        raise Unfit(f"{number} is not a {shape.kind} of the years 1 to 9999")
+    return number

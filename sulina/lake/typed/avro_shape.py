@@ -24,6 +24,7 @@ from sulina.lake.typed.shapes import (
     Shape,
     ShapeField,
     as_struct,
+    checked_default,
 )
 
 PRIMITIVE: Final = {
@@ -138,8 +139,8 @@ class _Reader:
         default = MISSING
         if "default" in field:
             try:
-                default = _default(field["default"], shape, shape.wire)
-            except Unfit:
+                default = checked_default(_default(field["default"], shape, shape.wire), shape)
+            except (Unfit, UnicodeEncodeError):
                 default = MISSING
         aliases = tuple(map(str, field.get("aliases", ())))
         return ShapeField(str(field["name"]), shape, aliases=aliases, default=default)

@@ -17,7 +17,7 @@ from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
 from sulina.lake.typed.rows import ReadOne, Unfit
-from sulina.lake.typed.shapes import BARE, MISSING, Shape
+from sulina.lake.typed.shapes import BARE, MISSING, RANGES, Shape
 
 _TIME: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII
@@ -81,6 +81,9 @@ def parse_time(text: str) -> int:
             raise Unfit(f"{text[:80]!r} is not a time that exists")
         ahead = (int(hours) * 60 + int(minutes)) * 60_000_000
         found += -ahead if sign == "+" else ahead
+    first, last = RANGES["timestamp"]
+    if not first <= found <= last:
+        raise Unfit(f"{text[:80]!r} is not in the years 1 to 9999")
     return found
 
 

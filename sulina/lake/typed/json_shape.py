@@ -26,6 +26,7 @@ from sulina.lake.typed.shapes import (
     Shape,
     ShapeField,
     as_struct,
+    checked_default,
 )
 
 _SIMPLE: Final = {"boolean": "boolean", "integer": "long", "number": "double", "string": "string"}
@@ -94,7 +95,7 @@ class _Reader:
             declared = self._followed(schema)
         if isinstance(declared, Mapping) and "default" in declared:
             try:
-                default = fit(declared["default"], shape)
+                default = checked_default(fit(declared["default"], shape), shape)
             except Unfit:
                 default = MISSING  # only a remark: JSON Schema does not check it
         return ShapeField(name, shape, default=default)

@@ -6,18 +6,17 @@ payload is a message without fields, as Protobuf defines it.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
 from sulina.lake.typed.protobuf_shape import ProtobufSchema, ProtobufWire
 from sulina.lake.typed.rows import ReadOne, Unfit
-from sulina.lake.typed.shapes import BARE, Shape
+from sulina.lake.typed.shapes import BARE, RANGES, Shape
 
-FIRST_SECOND: Final = -62_135_596_800
-"""Of the year 1; before it, and after the year 9999, a ``Timestamp`` is invalid."""
-LAST_SECOND: Final = 253_402_300_799
+FIRST_SECOND, LAST_SECOND = (each // 1_000_000 for each in RANGES["timestamp"])
+"""Before and after, a ``Timestamp`` is invalid."""
 
 
 def protobuf_reader(schema: ProtobufSchema) -> ReadOne:

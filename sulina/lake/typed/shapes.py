@@ -35,6 +35,13 @@ MAX_REPEATS: Final = 3
 MAX_FIELDS: Final = 1_000
 """Columns of a version; what follows becomes JSON text. References can multiply."""
 
+RANGES: Final = {
+    "date": (-719_162, 2_932_896),
+    "timestamp": (-62_135_596_800_000_000, 253_402_300_799_999_999),
+    "local_timestamp": (-62_135_596_800_000_000, 253_402_300_799_999_999),
+}
+"""The first and the last day and microsecond of the years 1 to 9999, which all engines know."""
+
 MISSING: Final = object()
 """The default of a field that has none. Compare with ``is``."""
 
@@ -112,6 +119,17 @@ def arrow_type(shape: Shape) -> pa.DataType:
     if shape.kind == "decimal":
         return pa.decimal128(shape.precision, shape.scale)
     return _SIMPLE[shape.kind]
+
+
+def checked_default(value: Any, shape: Shape) -> Any:
+    """``value`` if a column of ``shape`` can hold it, and otherwise ``MISSING``."""
+    try:
+        pa.array([value], arrow_type(shape))
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return MISSING
+    first, last = RANGES.get(shape.kind, (None, None))
+    inside = value is None or first is None or first <= value <= last
+    return value if inside else MISSING
 
 
 def as_struct(shape: Shape) -> Shape:

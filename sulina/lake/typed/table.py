@@ -30,16 +30,17 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sulina.errors import NotFound
+from sulina.lake.schema import with_id
+from sulina.lake.typed.schema_version import TYPED, SchemaVersion
 from sulina.lake.typed.shapes import MISSING, Shape, ShapeField
 from sulina.lake.typed.shapes import arrow_type as simple_type
-from sulina.lake.typed.versions import TYPED, ParsedVersion, SchemaVersion, parse
+from sulina.lake.typed.versions import ParsedVersion, parse
 
 MAX_COLUMNS: Final = 2_000
 _MAX_DEFAULT: Final = 1_000
 FIRST_FIELD_ID: Final = 1_000
 """Ids below are those of the record's own columns, see ``sulina.lake.schema``."""
 _IDS: Final = 1 << 30
-FIELD_ID: Final = b"PARQUET:field_id"
 _WIDER: Final = {("int", "long"): "long", ("float", "double"): "double"}
 _CHILDREN: Final = {"struct": 1, "list": 1, "map": 2}
 """How many children a column needs; for lack of room, it may have fewer, and is left out."""
@@ -79,7 +80,7 @@ class Column:
     @property
     def arrow_field(self) -> pa.Field:
         """With the field id, which Parquet's writer stores."""
-        return pa.field(self.name, self.arrow_type, metadata={FIELD_ID: str(self.id)})
+        return with_id(pa.field(self.name, self.arrow_type), self.id)
 
     @property
     def leaves(self) -> int:

@@ -1,32 +1,16 @@
-"""A version of a subject as the lake needs it, and its parsed form. Pure."""
+"""Parses versions of a subject. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 from sulina.errors import Refused
 from sulina.lake.typed.avro_shape import AvroSchema, avro_schema
 from sulina.lake.typed.json_shape import json_shape
 from sulina.lake.typed.protobuf_shape import ProtobufSchema, protobuf_schema
+from sulina.lake.typed.schema_version import TYPED, SchemaVersion
 from sulina.lake.typed.shapes import Shape
-
-TYPED: Final = ("json_schema", "avro", "protobuf")
-"""The types of schemas that have columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaVersion:
-    """One version of a subject; records refer to it by ``id`` and ``number``."""
-
-    id: int
-    """The subject's id, an unsigned number stored as signed, as in the column ``schema_id``."""
-    number: int
-    type: str
-    definition: bytes
-    compiled: bytes | None = None
-    """The descriptors of a Protobuf schema whose definition is text."""
 
 
 @dataclass(frozen=True, slots=True)

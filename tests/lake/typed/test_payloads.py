@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from sulina.lake.typed.columns import PayloadDecoder, Typed, VersionDecoder
 from sulina.lake.typed.protobuf_shape import ProtobufSchema
+from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.lake.typed.table import table_schema
-from sulina.lake.typed.versions import SchemaVersion, parse
+from sulina.lake.typed.versions import parse
 
 ORDER = {
     "type": "object",

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sulina.errors import NotFound
+from sulina.lake.schema import FIELD_ID
 from sulina.lake.typed.columns import PayloadDecoder
+from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.lake.typed.shapes import MISSING
-from sulina.lake.typed.table import FIELD_ID, FIRST_FIELD_ID, Column, TableSchema, table_schema
-from sulina.lake.typed.versions import SchemaVersion
+from sulina.lake.typed.table import FIRST_FIELD_ID, Column, TableSchema, table_schema
 
 
 def json_version(number: int, properties: dict[str, Any], **more: Any) -> SchemaVersion:

@@ -9,6 +9,7 @@ import pytest
 from broker_containers.topics.tiering import untiered
 from storage_grpc.tier.tier import head_of
 from sulina.errors import CorruptEntry, NotFound, Unavailable, UnknownOutcome
+from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.metadata.keys.ledgers import TieredRef
 from sulina.wire.decode import Frame
 from tests.tier.remote.cluster import TierCluster, tier_cluster
@@ -42,6 +43,23 @@ async def test_a_whole_topic_goes_through_nodes_into_objects_and_back(
     assert await world.keys() == []
     with pytest.raises(NotFound):
         await tier.verify(head_of(TOPIC, again.refs[0]))
+
+
+async def test_nodes_write_typed_columns_with_the_schemas_they_are_given(
+    cluster: TierCluster,
+) -> None:
+    async def schemas_of(topic: object) -> tuple[SchemaVersion, ...]:
+        return (SchemaVersion(1, 1, "json_schema", b'{"properties": {"n": {"type": "integer"}}}'),)
+
+    world, broker = cluster.world, cluster.broker()
+    broker.tiering.schemas_of = schemas_of
+    log = await world.log(broker)
+    await world.publish(log, 4)
+    await broker.tiering.flush(log)
+    await broker.tiering.round()
+    # The payloads of this world are not JSON.
+    assert broker.tiering.counters.rejected == sum(ref.records for ref in log.refs) > 0
+    assert await read_all(log) == world.published
 
 
 async def test_a_node_fetches_entries_that_it_lacks_from_the_others(cluster: TierCluster) -> None:
