@@ -245,6 +245,18 @@ def test_machines_ask_for_their_role_with_a_token(prod: Graph) -> None:
         assert machine.inputs["associatePublicIpAddress"] is False
 
 
+@pytest.mark.parametrize("stack", ["dev", "prod"])
+def test_members_fit_on_their_machines(graph_of: Callable[[str], Graph], stack: str) -> None:
+    graph = graph_of(stack)
+    memory = {"t4g.micro": 1_024, "m7g.medium": 4_096, "m7g.large": 8_192}
+    for machine in graph.all("ec2/instance:Instance"):
+        if machine.name == "nat":
+            continue
+        reserved = sum(each["memoryReservation"] for each in graph.containers(machine.name))
+        # The system, Docker and the ECS agent leave about this much of a small machine.
+        assert reserved <= 0.8 * memory[machine.inputs["instanceType"]], machine.name
+
+
 def test_one_broker_stays_when_spare_capacity_is_taken_back(dev: Graph, prod: Graph) -> None:
     broker = dev.one("ecs/service:Service", "broker").inputs
     assert "launchType" not in broker
