@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -78,6 +79,28 @@ def test_beyond_the_limit_only_health_checks_are_answered(tmp_path: Path, loop: 
     factory = pytest.importorskip("uvloop").new_event_loop if loop == "uvloop" else None
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(asyncio.wait_for(scenario(), 2 * PATIENCE))
+
+
+async def test_a_health_check_is_answered_although_many_connections_follow_it(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, HttpSettings(max_connections=2)) as broker:
+        place = "127.0.0.1", broker.port
+        used = [await asyncio.open_connection(*place) for _ in range(2)]
+        for _, writer in used:
+            writer.write(_UNFINISHED)
+        await asyncio.sleep(0.1)
+        check = socket.create_connection(place)
+        check.sendall(b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        # The broker has not run since then: it accepts all of them before it reads anything.
+        more = [socket.create_connection(place) for _ in range(40)]
+        reader, writer = await asyncio.open_connection(sock=check)
+        assert (await asyncio.wait_for(reader.read(), PATIENCE)).startswith(b"HTTP/1.1 200")
+        for each in more:
+            each.close()
+        for _, used_writer in used:
+            used_writer.close()
+        writer.close()
 
 
 async def test_a_new_connection_replaces_the_one_that_is_idle_for_longest(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 When the limit is reached, a new connection replaces the one that has been idle for longest. If all
 are in use, it is accepted into a small reserve that answers health checks, and everything else with
-503. The newest connections get the reserve, so that nobody can occupy it.
+503. The newest connections get the reserve, so that nobody can occupy it; but one that is being
+answered, or has just been opened, stays as long as there are not many of those.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from broker_containers.quotas.quotas import Held, Live
 from sulina.errors import Overloaded
 
 _RESERVE: Final = 16
+_MOST_RESERVE: Final = 64
+_NEW_SECONDS: Final = 0.25
+"""Within this, the request of a connection to the reserve should be there."""
 
 
 class HttpConnections:
@@ -40,7 +44,10 @@ class HttpConnections:
         self._open: dict[RequestHandler, Connection] = {}
         self._silent: dict[RequestHandler, float] = {}
         """Without a request so far, and when they were opened."""
-        self._reserve: dict[RequestHandler, None] = {}
+        self._reserve: dict[RequestHandler, float] = {}
+        """When they were opened, the oldest first."""
+        self._answering: set[RequestHandler] = set()
+        """Those of the reserve whose request is being answered."""
         self._quotas = broker.quotas
         self._held: dict[RequestHandler, tuple[str, Held]] = {}
         """Connections that count in the quota of a principal."""
@@ -56,11 +63,19 @@ class HttpConnections:
             self._open[handler] = connection
             return
         self._unidentified.remove(connection)
-        self._reserve[handler] = None
-        if len(self._reserve) > _RESERVE:
-            oldest = next(iter(self._reserve))
-            self._forget(oldest)
-            oldest.force_close()
+        self._reserve[handler] = now
+        while (replaced := self._replaced(now)) is not None:
+            self._forget(replaced)
+            replaced.force_close()
+
+    def _replaced(self, now: float) -> RequestHandler | None:
+        """Which connection of the reserve gives way; None if it has room."""
+        if len(self._reserve) <= _RESERVE:
+            return None
+        for handler, opened in self._reserve.items():
+            if handler not in self._answering and now - opened > _NEW_SECONDS:
+                return handler
+        return next(iter(self._reserve)) if len(self._reserve) > _MOST_RESERVE else None
 
     def _has_room(self, connection: Connection, now: float) -> bool:
         if self._needs_token and not self._unidentified.admit(connection):
@@ -86,6 +101,7 @@ class HttpConnections:
             self._unidentified.remove(connection)
         self._silent.pop(handler, None)
         self._reserve.pop(handler, None)
+        self._answering.discard(handler)
         _, held = self._held.pop(handler, ("", None))
         if held is not None:
             held.release()
@@ -96,10 +112,14 @@ class HttpConnections:
         connection = self._open.get(handler)
         if connection is not None:
             connection.busy = True
-        return handler in self._reserve
+        reserve = handler in self._reserve
+        if reserve:
+            self._answering.add(handler)
+        return reserve
 
     def end(self, handler: RequestHandler) -> None:
         """The response to a request is ready."""
+        self._answering.discard(handler)
         connection = self._open.get(handler)
         if connection is not None:
             connection.busy = False
