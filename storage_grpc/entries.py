@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from storage_grpc.outcomes import Done
 from sulina.errors import CorruptEntry, Fenced, NotFound, Refused, StorageFull, TooLarge
 from sulina.runtime.seam import Buffer
 
@@ -56,6 +57,32 @@ class LedgerStat:
 class EntryStore(Protocol):
     """Stores entries of many ledgers, each with at most one writer."""
 
+    def submit(
+        self,
+        ledger: int,
+        entry: int,
+        lac: int,
+        payload: Buffer | Sequence[Buffer],
+        done: Done,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        """Store an entry. Never blocks; called on the event loop.
+
+        ``done`` is called after this has returned: when the entry is durable, or with the reason
+        why it is not. Such calls are made in the order of the appends. The buffers are not copied
+        and must not change before that. Appending an entry again with the same bytes succeeds once
+        it is durable. ``recovery`` marks an append by a ledger's recovery, the only kind that a
+        fenced ledger takes.
+
+        Raised, with nothing queued: ``Fenced``, ``NotFound`` (the ledger was deleted),
+        ``Overloaded`` (see :meth:`wait_writable`), ``TooLarge``, ``Refused`` (an id out of range
+        or an empty payload), ``Closed``, ``StorageFailed``. Passed to ``done``: ``Refused``
+        (the entry is stored with other bytes), ``StorageFull`` (nothing was stored) and
+        ``StorageFailed`` (the disk failed: the entry may be present after a restart).
+        """
+        ...
+
     def append(
         self,
         ledger: int,
@@ -65,19 +92,7 @@ class EntryStore(Protocol):
         *,
         recovery: bool = False,
     ) -> asyncio.Future[None]:
-        """Store an entry. Never blocks; called on the event loop.
-
-        The future completes when the entry is durable; futures complete in the order of the
-        calls. The buffers are not copied and must not change before that. Appending an entry
-        again with the same bytes succeeds once it is durable. ``recovery`` marks an append by a
-        ledger's recovery, the only kind that a fenced ledger takes.
-
-        Raised by the call, with nothing queued: ``Fenced``, ``NotFound`` (the ledger was deleted),
-        ``Overloaded`` (see :meth:`wait_writable`), ``TooLarge``, ``Refused`` (an id out of range
-        or an empty payload), ``Closed``, ``StorageFailed``. Raised by the future: ``Refused``
-        (the entry is stored with other bytes), ``StorageFull`` (nothing was stored) and
-        ``StorageFailed`` (the disk failed: the entry may be present after a restart).
-        """
+        """As :meth:`submit`, with the outcome as a future."""
         ...
 
     async def read(

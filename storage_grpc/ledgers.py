@@ -7,10 +7,12 @@ an entry store of the same process: the ledger protocol with one node and no net
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from functools import partial
 from typing import Protocol
 
 from storage_grpc.entries import Entry, EntryStore
+from storage_grpc.outcomes import Done, future_of
 from sulina.errors import Fenced, NotFound, StorageFailed, SulinaError
 from sulina.runtime.seam import Buffer
 
@@ -26,12 +28,17 @@ class LedgerWriter(Protocol):
         """The highest confirmed entry; -1 for none. All entries before it are confirmed too."""
         ...
 
-    def append(self, payload: Buffer) -> asyncio.Future[None]:
-        """Append the next entry. Never blocks; futures complete in order, when confirmed.
+    def submit(self, payload: Buffer, done: Done) -> None:
+        """Append the next entry. Never blocks; ``done`` is called later, in the order of appends.
 
-        After the first failure every later append fails too, with ``Fenced``: the ledger must be
-        recovered before the topic takes records again.
+        That is when the entry is confirmed, or with the reason why it is not. After the first
+        failure every later append fails too, with ``Fenced``: the ledger must be recovered before
+        the topic takes records again.
         """
+        ...
+
+    def append(self, payload: Buffer) -> asyncio.Future[None]:
+        """As :meth:`submit`, with the outcome as a future."""
         ...
 
     @property
@@ -155,34 +162,50 @@ class _EmbeddedWriter:
         self.lac = -1
         self._next = 0
         self._broken = False
+        """Whether an entry failed: later ones are refused."""
+        self._gap = False
+        """Whether an entry that the store took is not stored."""
+        self._under_way: deque[tuple[int, Done, SulinaError | None]] = deque()
+        """Size, and why the store did not take it."""
+
+    def submit(self, payload: Buffer, done: Done) -> None:
+        error: SulinaError | None = self._no_more() if self._broken else None
+        if error is None:
+            try:
+                self._store.submit(self.ledger, self._next, self.lac, payload, self._stored)
+                self._next += 1
+            except SulinaError as refused:
+                self._broken, error = True, refused
+        self._under_way.append((len(payload), done, error))
+        self._pending_bytes.add(len(payload))
+        if error is not None and len(self._under_way) == 1:
+            asyncio.get_running_loop().call_soon(self._report_refused)
 
     def append(self, payload: Buffer) -> asyncio.Future[None]:
-        if self._broken:
-            return self._failed(
-                Fenced(f"ledger {self.ledger} takes no more appends: one failed; recover it")
-            )
-        try:
-            appended = self._store.append(self.ledger, self._next, self.lac, payload)
-        except SulinaError as error:
-            return self._failed(error)
-        self._next += 1
-        self._pending_bytes.add(len(payload))
-        appended.add_done_callback(partial(self._appended, len(payload)))
-        return appended
+        return future_of(partial(self.submit, payload))
 
-    def _failed(self, error: SulinaError) -> asyncio.Future[None]:
-        self._broken = True
-        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        failed.set_exception(error)
-        return failed
-
-    def _appended(self, size: int, appended: asyncio.Future[None]) -> None:
+    def _stored(self, error: SulinaError | None) -> None:
+        """The store reports the first entry without an outcome."""
+        size, done, _ = self._under_way.popleft()
         self._pending_bytes.remove(size)
-        if appended.cancelled() or appended.exception() is not None:
-            # Later entries may still become durable, but are never read after a gap.
-            self._broken = True
-        elif not self._broken:
+        if error is not None:
+            self._broken = self._gap = True
+        elif self._gap:
+            error = self._no_more()  # durable, but never read after a gap
+        else:
             self.lac += 1
+        done(error)
+        self._report_refused()
+
+    def _report_refused(self) -> None:
+        """Report entries that the store did not take, after all that it took before them."""
+        while self._under_way and self._under_way[0][2] is not None:
+            size, done, error = self._under_way.popleft()
+            self._pending_bytes.remove(size)
+            done(error)
+
+    def _no_more(self) -> Fenced:
+        return Fenced(f"ledger {self.ledger} takes no more appends: one failed; recover it")
 
     async def close(self) -> int:
         if self._broken:

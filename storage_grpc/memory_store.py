@@ -1,6 +1,6 @@
 """An entry store in memory: nothing survives the process.
 
-For tests. Futures complete immediately, and nothing is ever pending.
+For tests. Appends are done immediately, and nothing is ever pending.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from storage_grpc.entries import (
     other_bytes,
     payload_buffers,
 )
-from sulina.errors import Closed, StorageFull
+from storage_grpc.outcomes import Done, future_of
+from sulina.errors import Closed, Refused, StorageFull
 from sulina.runtime.seam import Buffer
 
 MAX_ENTRY_BYTES = 64 << 20
@@ -42,6 +43,19 @@ class MemoryEntryStore:
         self._closed = False
         self.full: StorageFull | None = None
 
+    def submit(
+        self,
+        ledger: int,
+        entry: int,
+        lac: int,
+        payload: Buffer | Sequence[Buffer],
+        done: Done,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        refusal = self._store(ledger, entry, lac, payload, recovery=recovery)
+        asyncio.get_running_loop().call_soon(done, refusal)
+
     def append(
         self,
         ledger: int,
@@ -51,6 +65,19 @@ class MemoryEntryStore:
         *,
         recovery: bool = False,
     ) -> asyncio.Future[None]:
+        refusal = self._store(ledger, entry, lac, payload, recovery=recovery)
+        return future_of(lambda done: done(refusal))
+
+    def _store(
+        self,
+        ledger: int,
+        entry: int,
+        lac: int,
+        payload: Buffer | Sequence[Buffer],
+        *,
+        recovery: bool,
+    ) -> Refused | None:
+        """Store an entry; returns why it is refused. Raises as ``submit``."""
         self._check_open()
         check_ids(ledger, entry, lac)
         buffers, length = payload_buffers(payload, MAX_ENTRY_BYTES)
@@ -59,21 +86,15 @@ class MemoryEntryStore:
         known = self._ledgers.get(ledger) or _Ledger()
         if known.fenced and not recovery:
             raise fenced(ledger)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         content = b"".join(buffers)
         stored = known.entries.get(entry)
         if stored is not None:
-            if stored.payload == content:
-                done.set_result(None)
-            else:
-                done.set_exception(other_bytes(ledger, entry))
-        else:
-            known.entries[entry] = Entry(ledger, entry, lac, content)
-            known.lac = max(known.lac, lac)
-            known.bytes += length
-            self._ledgers[ledger] = known
-            done.set_result(None)
-        return done
+            return None if stored.payload == content else other_bytes(ledger, entry)
+        known.entries[entry] = Entry(ledger, entry, lac, content)
+        known.lac = max(known.lac, lac)
+        known.bytes += length
+        self._ledgers[ledger] = known
+        return None
 
     async def read(
         self,

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker_containers.quotas.quotas import Held
-from sulina.runtime.seam import Buffer
+from broker_containers.topic_log.tail_cache import CachedFrame
 
 
 class ConsumerSink(Protocol):
     """The consumer's connection, over any protocol."""
 
-    def deliver(self, frame: Buffer, selection: int | None, attempt: int) -> bool:
+    def deliver(self, frame: CachedFrame, selection: int | None, attempt: int) -> bool:
         """Send a frame or the selected part of it. False: send no more until it is writable."""
         ...
 

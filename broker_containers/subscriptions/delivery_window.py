@@ -222,16 +222,37 @@ class DeliveryWindow:
             self._forget(loaded)
         return fresh.bit_count()
 
-    def settle_range(self, first: int, last: int, mask: int | None = None) -> int:
+    def settle_range(
+        self,
+        first: int,
+        last: int,
+        mask: int | None = None,
+        landed: dict[int, int] | None = None,
+    ) -> int:
         """Mark offsets ``first`` to ``last`` as done; ``mask``, starting at ``first``, narrows it.
 
-        Offsets that are not loaded yet are remembered. Returns how many records were not done.
+        Offsets that are not loaded yet are remembered. Returns how many records were not done, and
+        adds to ``landed`` how many of them each consumer had in flight.
         """
         settled = 0
+        whole: list[int] = []
         index = max(bisect_right(self._bases, first) - 1, 0)
         for base in self._bases[index : bisect_right(self._bases, last)]:
             loaded = self.frames[base]
-            settled += self.settle(loaded, loaded.part(first, last, mask))
+            part = loaded.part(first, last, mask)
+            if landed is not None:
+                for flight in loaded.flights:
+                    count = (flight.mask & part).bit_count()
+                    if count:
+                        landed[flight.consumer] = landed.get(flight.consumer, 0) + count
+            if mask is None and first <= base and base + loaded.count <= last + 1:
+                settled += self._settle_whole(loaded)
+                whole.append(base)
+            else:
+                settled += self.settle(loaded, part)
+        if whole:
+            index = bisect_left(self._bases, whole[0])
+            del self._bases[index : index + len(whole)]
         if len(self.delays):
             settled += self.delays.settle_range(first, last, mask)
         if last >= self.read_offset:
@@ -245,6 +266,16 @@ class DeliveryWindow:
                     if ahead + low <= last:
                         self._ahead.add(ahead + low, min(ahead + high, last))
         return settled
+
+    def _settle_whole(self, loaded: LoadedFrame) -> int:
+        """Mark a whole frame as done, except in ``_bases``: returns as :meth:`settle`."""
+        if loaded.todo:
+            self._unready(loaded.base)
+        if loaded.waiting:
+            self._due_times.drop(loaded.base)
+        del self.frames[loaded.base]
+        self.records -= loaded.count
+        return loaded.settle_all()
 
     def settle_up_to(self, last: int, consumer: int) -> int:
         """Mark everything up to ``last`` as done that ``consumer`` received before it.

@@ -6,6 +6,7 @@ credit and the time. So every decision can be replayed and simulated.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -301,6 +302,19 @@ class Dispatcher:
         self._progress(number, now)
         self.counters.acknowledged += self.window.settle_range(first, last, mask)
         self._after_settling()
+
+    def ack_ranges(self, ranges: Iterable[tuple[int, int]], now: float) -> dict[int, int]:
+        """Acknowledge records, whichever consumers had them and however late.
+
+        Returns how many of them each member had in flight.
+        """
+        landed: dict[int, int] = {}
+        for first, last in ranges:
+            self.counters.acknowledged += self.window.settle_range(first, last, None, landed)
+        for number in landed:
+            self._progress(number, now)
+        self._after_settling()
+        return landed
 
     def ack_up_to(self, number: int, last: int, now: float) -> None:
         """Acknowledge everything up to ``last``; only where one consumer receives in order.

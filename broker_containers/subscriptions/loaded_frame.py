@@ -143,3 +143,15 @@ class LoadedFrame:
                 waiting.mask &= ~fresh
             self.waiting = [waiting for waiting in self.waiting if waiting.mask]
         return fresh
+
+    def settle_all(self) -> int:
+        """Mark all records as done; returns how many were not done before."""
+        fresh = self.count - self.done.bit_count()
+        self.done = selection.whole(self.count)
+        self.dead = 0
+        self.todo = {}
+        for flight in self.flights:
+            flight.mask = 0  # selectors may remember flights
+        self.flights = []
+        self.waiting = []
+        return fresh

@@ -8,6 +8,23 @@ from collections.abc import Iterable, Iterator
 from sulina.wire import selection
 
 
+def runs(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """The runs of consecutive offsets, each with its first and its last, ascending."""
+    found: list[tuple[int, int]] = []
+    first = last = None
+    for offset in sorted(offsets):
+        if first is None or last is None:
+            first = last = offset
+        elif offset <= last + 1:
+            last = offset
+        else:
+            found.append((first, last))
+            first = last = offset
+    if first is not None and last is not None:
+        found.append((first, last))
+    return found
+
+
 class RangeSet:
     """Offsets as sorted, disjoint, non-adjacent ranges. Bounded: see ``add``."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final
 
 from broker_containers.quotas.quotas import Held
@@ -23,7 +23,7 @@ from broker_containers.subscriptions.dispatcher import (
 from broker_containers.subscriptions.due_times import NEVER
 from broker_containers.subscriptions.frame_loader import FrameLoader
 from broker_containers.subscriptions.frame_reader import FrameGone, FrameReader, SubscribedTopic
-from broker_containers.subscriptions.ranges import RangeSet
+from broker_containers.subscriptions.ranges import RangeSet, runs
 from broker_containers.subscriptions.selectors import Pick
 from broker_containers.topic_log.tail_cache import CachedFrame
 from sulina.errors import Overloaded, Retriable, SulinaError
@@ -133,6 +133,19 @@ class Subscription:
             self._dispatcher.ack(member.number, first, last, mask, self._clock.now())
             self.dirty = True
             self.wake()
+
+    def ack_offsets(self, offsets: Iterable[int]) -> list[tuple[AttachedConsumer, int]]:
+        """Acknowledge single records in one change, whichever consumers had them.
+
+        Returns those consumers, and how many of the records each had in flight.
+        """
+        end = self.source.log.end
+        published = runs(offset for offset in offsets if offset < end)
+        landed = self._dispatcher.ack_ranges(published, self._clock.now())
+        self.dirty = True
+        self.wake()
+        members = self._dispatcher.members
+        return [(members[number], n) for number, n in landed.items() if number in members]
 
     def ack_up_to(self, member: AttachedConsumer, last: int) -> None:
         self._dispatcher.ack_up_to(
@@ -336,7 +349,7 @@ class Subscription:
     def _send(self, pick: Pick, frame: CachedFrame) -> None:
         chosen = None if pick.mask == selection.whole(pick.loaded.count) else pick.mask
         self._dispatcher.counters.bytes_out += frame.header.size
-        if not pick.member.sink.deliver(frame.data, chosen, pick.attempt):
+        if not pick.member.sink.deliver(frame, chosen, pick.attempt):
             pick.member.writable = False
         if not pick.loaded.todo:
             self._reading.drop(pick.loaded.base)

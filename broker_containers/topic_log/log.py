@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from broker_containers.topic_log.dedup import Dedup
 from broker_containers.topic_log.tail_cache import CachedFrame
+from sulina.errors import SulinaError
 from sulina.wire.header import FrameHeader, assign
+
+Appended = Callable[[CachedFrame | SulinaError], None]
+"""The outcome of an append. Must not raise."""
 
 
 class LogReader(Protocol):
@@ -42,11 +46,11 @@ class Log(Protocol):
         """Whether appends can succeed; if not, ``repair`` first."""
         ...
 
-    def append(self, frame: memoryview, header: FrameHeader) -> asyncio.Future[CachedFrame]:
-        """Append a frame; the future resolves, with the offset assigned, when it is durable.
+    def append(self, frame: memoryview, header: FrameHeader, done: Appended) -> None:
+        """Append a frame; ``done`` gets it when it is durable, with its offset, or the error.
 
-        Never blocks; futures resolve in the order of the calls. After a failure all pending
-        appends fail too, and nothing is accepted until ``repair``.
+        Never blocks; ``done`` is called in the order of the appends, perhaps before this returns.
+        After a failure all pending appends fail too, and nothing is accepted until ``repair``.
         """
         ...
 
@@ -76,13 +80,11 @@ class VolatileLog:
     def start(self) -> int:
         return self.end
 
-    def append(self, frame: memoryview, header: FrameHeader) -> asyncio.Future[CachedFrame]:
+    def append(self, frame: memoryview, header: FrameHeader, done: Appended) -> None:
         assign(frame, self.end, 0)
         numbered = header.assigned(self.end, 0)
         self.end = numbered.next_offset
-        result: asyncio.Future[CachedFrame] = asyncio.get_running_loop().create_future()
-        result.set_result(CachedFrame(numbered, frame))
-        return result
+        done(CachedFrame(numbered, frame))
 
     async def repair(self) -> None:
         return

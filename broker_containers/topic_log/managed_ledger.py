@@ -24,6 +24,7 @@ from broker_containers.topic_log.cleanup import delete_objects, may_have_objects
 from broker_containers.topic_log.dedup import Dedup
 from broker_containers.topic_log.ledger_lookup import offset_at
 from broker_containers.topic_log.ledger_reader import LedgerReader
+from broker_containers.topic_log.log import Appended
 from broker_containers.topic_log.open_ledger import OpenLedger
 from broker_containers.topic_log.owned_list import OwnedLedgerList
 from broker_containers.topic_log.tail_cache import CachedFrame
@@ -59,7 +60,8 @@ class LedgerSettings:
 class _Pending:
     frame: memoryview
     header: FrameHeader
-    result: asyncio.Future[CachedFrame]
+    done: Appended
+    settled: bool = False
 
 
 Guards = Callable[[], Sequence[Compare]]
@@ -108,6 +110,8 @@ class ManagedLedger:
         self._bases = array("q")  # base offset of each entry of the ledger being written
         self._queue: deque[_Pending] = deque()
         self._under_way: deque[_Pending] = deque()
+        self._drained: asyncio.Future[None] | None = None
+        """For whoever waits until nothing is under way."""
         self._switching: asyncio.Task[None] | None = None
         self._failure: SulinaError | None = None
         self._intact = False
@@ -203,15 +207,13 @@ class ManagedLedger:
 
     # ---- appending ----
 
-    def append(self, frame: memoryview, header: FrameHeader) -> asyncio.Future[CachedFrame]:
-        result: asyncio.Future[CachedFrame] = asyncio.get_running_loop().create_future()
+    def append(self, frame: memoryview, header: FrameHeader, done: Appended) -> None:
         if self._failure is not None:
-            result.set_exception(self._failure)
-            return result
+            done(self._failure)
+            return
         self.dedup.sending(header)
-        self._queue.append(_Pending(frame, header, result))
+        self._queue.append(_Pending(frame, header, done))
         self._push()
-        return result
 
     def _push(self) -> None:
         if self._switching is not None:
@@ -245,46 +247,61 @@ class ManagedLedger:
         )
 
     def _write(self, writer: LedgerWriter, pending: _Pending) -> None:
-        assign(pending.frame, self._next, self.epoch)
-        pending.header = pending.header.assigned(self._next, self.epoch)
-        self._next = pending.header.next_offset
-        self._bases.append(pending.header.base_offset)
+        frame, base, epoch = pending.frame, self._next, self.epoch
+        assign(frame, base, epoch)
+        pending.header = header = pending.header.assigned(base, epoch)
+        self._next = header.next_offset
+        self._bases.append(base)
         assert self._written is not None
-        self._written.bytes += pending.header.size
+        self._written.bytes += header.size
         self._under_way.append(pending)
-        writer.append(pending.frame).add_done_callback(partial(self._confirm, pending))
+        writer.submit(frame, partial(self._confirm, pending))
 
-    def _confirm(self, pending: _Pending, appended: asyncio.Future[None]) -> None:
-        error = None if appended.cancelled() else appended.exception()
-        if pending.result.done():
+    def _confirm(self, pending: _Pending, error: SulinaError | None) -> None:
+        if pending.settled:
             return  # failed together with an earlier one
-        if error is not None or appended.cancelled():
-            self._fail(error if isinstance(error, SulinaError) else Fenced("the append was lost"))
+        if error is not None:
+            self._fail(error)
             return
         assert self._under_way.popleft() is pending, "results arrive in order"
+        pending.settled = True
         header = pending.header
         self.end = header.next_offset
         self.dedup.stored(header)
         assert self._written is not None
         self._written.confirmed(header)
-        pending.result.set_result(CachedFrame(header, pending.frame))
+        pending.done(CachedFrame(header, pending.frame))
+        if self._drained is not None and not self._under_way:
+            self._drained.set_result(None)
+            self._drained = None
 
     def _fail(self, error: SulinaError) -> None:
         """Fail all unconfirmed appends; some of them may be stored nevertheless."""
         self._failure = error
         self.dedup.nothing_under_way()
-        for pending in (*self._under_way, *self._queue):
-            pending.result.set_exception(error)
+        failed = (*self._under_way, *self._queue)
         self._under_way.clear()
         self._queue.clear()
+        for pending in failed:
+            pending.settled = True
+            pending.done(error)
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
+
+    async def _nothing_under_way(self) -> None:
+        """Wait until everything written is confirmed, or has failed."""
+        if self._under_way:
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)
 
     # ---- rolling ----
 
     async def _switch(self, *, begin: bool = True) -> None:
         """Close the open ledger, if any, and start the next."""
         try:
-            if self._under_way:
-                await asyncio.wait([pending.result for pending in self._under_way])
+            await self._nothing_under_way()
             if self._failure is None:
                 await (self._start_ledger() if begin else self._end_ledger())
         except SulinaError as error:
@@ -430,7 +447,7 @@ class ManagedLedger:
             if self._switching is not None:
                 await asyncio.wait([self._switching])
             else:
-                await asyncio.wait([pending.result for pending in self._under_way])
+                await self._nothing_under_way()
         if self._failure is None and self._writer is not None:
             await self._writer.close()
             await self.commit(self._ended)

@@ -7,7 +7,7 @@ consumers that still need it read it from storage.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sulina.runtime.seam import Buffer
 from sulina.wire.header import FrameHeader
@@ -15,9 +15,8 @@ from sulina.wire.header import FrameHeader
 _OBJECTS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class CachedFrame:
-    """A frame with its parsed header."""
+class CachedFrame(NamedTuple):
+    """A frame with its parsed header. A tuple, because one is created per frame."""
 
     header: FrameHeader
     data: Buffer

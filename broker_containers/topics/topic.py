@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 
 from broker_containers.quotas.quotas import Live, QuotaExceeded, Quotas
 from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
@@ -23,7 +22,6 @@ from sulina.errors import (
     Retriable,
     SulinaError,
     TooLarge,
-    UnknownOutcome,
 )
 from sulina.metadata.keys.policy import Policy
 from sulina.metrics.histogram import LATENCY_MS, Histogram
@@ -73,7 +71,7 @@ class Topic:
         self.producers: dict[str, TopicProducer] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self._exclusive: TopicProducer | None = None
-        self._under_way: dict[tuple[int, int], asyncio.Future[CachedFrame]] = {}
+        self._under_way: dict[tuple[int, int], _Publishing] = {}
         self._repairing = asyncio.Lock()
 
     # ---- producers ----
@@ -144,23 +142,21 @@ class Topic:
         verdict = Verdict.NEW
         if self.delivery is Delivery.RELIABLE:
             verdict = self.log.dedup.judge(header)
-        match verdict:
-            case Verdict.NEW:
-                began = 0.0 if self._latency is None else self._latency.begin()
-                appended = self.log.append(frame, header)
-                repeat_key = header.producer_id, header.last_sequence
-                self._under_way[repeat_key] = appended
-                appended.add_done_callback(
-                    partial(self._stored, producer, slot, repeat_key, began, header.count)
-                )
-            case Verdict.STORED:
-                self.counters.repeats += 1
-                producer.finish(slot, REPEATED)
-            case Verdict.UNDER_WAY:
-                self.counters.repeats += 1
-                self._follow(producer, slot, header)
-            case Verdict.OVERLAPS:
-                producer.finish(slot, self._overlap(header))
+        if verdict is Verdict.NEW:
+            began = 0.0 if self._latency is None else self._latency.begin()
+            publishing = _Publishing(self, producer, slot, header, began)
+            self._under_way[header.producer_id, header.last_sequence] = publishing
+            self.log.append(frame, header, publishing.appended)
+            return
+        self.counters.repeats += verdict is not Verdict.OVERLAPS
+        if verdict is Verdict.STORED:
+            producer.finish(slot, REPEATED)
+        else:
+            first = self._under_way.get((header.producer_id, header.last_sequence))
+            if verdict is Verdict.OVERLAPS or first is None:
+                producer.finish(slot, _overlap(header))
+            else:
+                first.repeats.append((producer, slot))
 
     def _problem(
         self, producer: TopicProducer, frame: memoryview, header: FrameHeader
@@ -182,45 +178,15 @@ class Topic:
                 )
         return None
 
-    def _follow(self, producer: TopicProducer, slot: PublishOutcome, header: FrameHeader) -> None:
-        first = self._under_way.get((header.producer_id, header.last_sequence))
-        if first is None:
-            producer.finish(slot, self._overlap(header))
-            return
-        first.add_done_callback(lambda done: producer.finish(slot, _error_of(done) or REPEATED))
-
-    def _overlap(self, header: FrameHeader) -> Refused:
-        return Refused(
-            f"records {header.first_sequence} to {header.last_sequence} were partly stored before: "
-            "a frame must be sent again unchanged"
-        )
-
-    def _stored(
-        self,
-        producer: TopicProducer,
-        slot: PublishOutcome,
-        repeat_key: tuple[int, int],
-        began: float,
-        count: int,
-        appended: asyncio.Future[CachedFrame],
-    ) -> None:
-        if self._under_way.get(repeat_key) is appended:
-            del self._under_way[repeat_key]
-        error = _error_of(appended)
-        if error is not None:
-            self.failed[type(error)] += count
-            producer.finish(slot, error)
-            return
-        frame = appended.result()
+    def _stored(self, publishing: _Publishing, frame: CachedFrame) -> None:
         self.tail.add(frame)
-        counters = self.counters
+        counters, header = self.counters, frame.header
         counters.frames_in += 1
-        counters.records_in += frame.header.count
-        counters.bytes_in += frame.header.size
-        counters.raw_bytes += frame.header.raw_length
+        counters.records_in += header.count
+        counters.bytes_in += header.size
+        counters.raw_bytes += header.raw_length
         if self._latency is not None:
-            self._latency.end(began, self.latency)
-        producer.finish(slot, frame.base)
+            self._latency.end(publishing.began, self.latency)
         self._wake_all()
 
     def _wake_all(self) -> None:
@@ -300,12 +266,39 @@ def _release(producer: TopicProducer) -> None:
         producer.held.release()
 
 
-def _error_of(appended: asyncio.Future[CachedFrame]) -> SulinaError | None:
-    if appended.cancelled():
-        return UnknownOutcome("the broker stopped while writing")
-    error = appended.exception()
-    if error is None:
-        return None
-    if isinstance(error, Fenced):
-        return Retriable(str(error))  # the producer looks up the new owner
-    return error if isinstance(error, SulinaError) else UnknownOutcome(str(error))
+def _overlap(header: FrameHeader) -> Refused:
+    return Refused(
+        f"records {header.first_sequence} to {header.last_sequence} were partly stored before: "
+        "a frame must be sent again unchanged"
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Publishing:
+    """A frame that is being appended."""
+
+    topic: Topic
+    producer: TopicProducer
+    slot: PublishOutcome
+    header: FrameHeader
+    began: float
+    repeats: list[tuple[TopicProducer, PublishOutcome]] = field(default_factory=list)
+    """The same frame, sent again before its outcome was known."""
+
+    def appended(self, outcome: CachedFrame | SulinaError) -> None:
+        topic, header = self.topic, self.header
+        key = header.producer_id, header.last_sequence
+        if topic._under_way.get(key) is self:
+            del topic._under_way[key]
+        if isinstance(outcome, SulinaError):
+            # After a fence the producer looks up the new owner.
+            error = Retriable(str(outcome)) if isinstance(outcome, Fenced) else outcome
+            topic.failed[type(error)] += header.count
+            self.producer.finish(self.slot, error)
+            for producer, slot in self.repeats:
+                producer.finish(slot, error)
+        else:
+            self.producer.finish(self.slot, outcome.base)
+            for producer, slot in self.repeats:
+                producer.finish(slot, REPEATED)
+            topic._stored(self, outcome)

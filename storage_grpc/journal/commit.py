@@ -2,7 +2,7 @@
 
 While a group is written the next one collects, so groups grow with the load, and an append to an
 idle journal is written immediately. One task does all of it, in order. The index changes and
-futures complete only after the sync.
+outcomes are reported only after the sync.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from storage_grpc.journal.pending_record import PendingRecord, control_record, l
 from storage_grpc.journal.reader import JournalReader
 from storage_grpc.journal.settings import JournalSettings
 from storage_grpc.journal.writer import JournalWriter, RecordGroup
+from storage_grpc.outcomes import future_of
 from sulina.errors import Overloaded, StorageFailed, StorageFull, SulinaError
 from sulina.metrics.histogram import SECONDS, Histogram
 from sulina.runtime.deadline import within
@@ -89,7 +90,7 @@ class JournalCommitter:
         self._task = asyncio.create_task(self._run(), name="journal-commit")
 
     def submit(self, item: PendingRecord) -> None:
-        """Queue a record; futures complete in the order of the calls."""
+        """Queue a record; outcomes are reported in the order of the calls."""
         self._waiting.append(item)
         self.pending_bytes += item.length
         if self.pending_bytes >= self._high_water:
@@ -110,9 +111,7 @@ class JournalCommitter:
         """Queue a record that is not an entry. Cancelling the future does not stop it."""
         if self._failure is not None:
             raise self._failed(self._failure)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.submit(control_record(done, kind, ledger, lac))
-        return done
+        return future_of(lambda done: self.submit(control_record(done, kind, ledger, lac)))
 
     async def wait_writable(self) -> None:
         """Wait until half of the allowed bytes are free."""
@@ -252,9 +251,11 @@ class JournalCommitter:
         for item in group:
             self._apply(item)
         self._release(group)
+        for item in group:
+            _report(item, item.refusal)
 
     def _apply(self, item: PendingRecord) -> None:
-        """Apply a durable record to the index, and complete its future."""
+        """Apply a durable record to the index."""
         index = self._index
         if item.kind == RecordKind.ENTRY:
             if not item.stored:
@@ -267,11 +268,6 @@ class JournalCommitter:
         elif item.kind == RecordKind.DELETE:
             index.forget(item.ledger)
             self._changed()
-        if not item.done.done():
-            if item.refusal is None:
-                item.done.set_result(None)
-            else:
-                item.done.set_exception(item.refusal)
 
     def _refuse(self, items: list[PendingRecord], error: SulinaError) -> None:
         """Fail records that will not become durable."""
@@ -281,9 +277,9 @@ class JournalCommitter:
                 known.fencing -= item.kind == RecordKind.FENCE
                 known.deleting -= item.kind == RecordKind.DELETE
                 self._index.prune(item.ledger)
-            if not item.done.done():
-                item.done.set_exception(error)
         self._release(items)
+        for item in items:
+            _report(item, error)
 
     def _failed(self, error: Exception) -> StorageFailed:
         failed = StorageFailed(
@@ -297,3 +293,11 @@ class JournalCommitter:
         self.pending_bytes -= sum(item.length for item in items)
         if self.pending_bytes <= self._high_water // 2:
             self._writable.set()
+
+
+def _report(item: PendingRecord, error: SulinaError | None) -> None:
+    try:
+        item.done(error)
+    except Exception:
+        # A fault of the caller, which must not look like one of the disk.
+        _log.exception("the outcome of entry %d of ledger %d is lost", item.entry, item.ledger)

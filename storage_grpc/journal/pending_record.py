@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from storage_grpc.entries import other_bytes
 from storage_grpc.journal.format import CONTROL_CRC, CONTROL_PAYLOAD, RecordKind
 from storage_grpc.journal.reader import JournalReader
+from storage_grpc.outcomes import Done
 from sulina.errors import CorruptEntry, Refused, StorageFailed
 from sulina.runtime.seam import Buffer
 
@@ -32,7 +32,7 @@ class PendingRecord:
 
     def __init__(
         self,
-        done: asyncio.Future[None],
+        done: Done,
         kind: int,
         ledger: int,
         entry: int,
@@ -60,9 +60,7 @@ class PendingRecord:
         """Its position in the file."""
 
 
-def control_record(
-    done: asyncio.Future[None], kind: RecordKind, ledger: int, lac: int
-) -> PendingRecord:
+def control_record(done: Done, kind: RecordKind, ledger: int, lac: int) -> PendingRecord:
     """A record that is not an entry."""
     size = len(CONTROL_PAYLOAD)
     return PendingRecord(done, kind, ledger, 0, lac, (CONTROL_PAYLOAD,), size, CONTROL_CRC, False)

@@ -25,6 +25,7 @@ from storage_grpc.journal.reader import JournalReader
 from storage_grpc.journal.recover import RecoveredJournal, RecoveryReport, recover
 from storage_grpc.journal.settings import JournalSettings
 from storage_grpc.journal.writer import JournalWriter
+from storage_grpc.outcomes import Done, future_of
 from sulina.errors import Closed, StorageFailed, StorageFull
 from sulina.runtime.seam import Buffer, Clock, Disk, Randomness
 
@@ -59,7 +60,6 @@ class JournalStore:
         self._committer = JournalCommitter(
             self._index, self._writer, self._reader, settings, clock, self._housekeeper.wake
         )
-        self._loop = asyncio.get_running_loop()
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -97,15 +97,16 @@ class JournalStore:
         """Identity of this node's data, 32 hex digits; a new one if the folder was empty."""
         return self._incarnation.hex()
 
-    def append(
+    def submit(
         self,
         ledger: int,
         entry: int,
         lac: int,
         payload: Buffer | Sequence[Buffer],
+        done: Done,
         *,
         recovery: bool = False,
-    ) -> asyncio.Future[None]:
+    ) -> None:
         if self._closing is not None:
             raise self._closed()
         self._committer.check_room()
@@ -126,11 +127,22 @@ class JournalStore:
         crc = 0
         for buffer in buffers:
             crc = crc32c(buffer, crc)
-        done = self._loop.create_future()
         self._committer.submit(
             PendingRecord(done, _ENTRY, ledger, entry, lac, buffers, length, crc, maybe_stored)
         )
-        return done
+
+    def append(
+        self,
+        ledger: int,
+        entry: int,
+        lac: int,
+        payload: Buffer | Sequence[Buffer],
+        *,
+        recovery: bool = False,
+    ) -> asyncio.Future[None]:
+        return future_of(
+            lambda done: self.submit(ledger, entry, lac, payload, done, recovery=recovery)
+        )
 
     async def read(
         self,

@@ -18,6 +18,7 @@ from functools import partial
 
 from storage_grpc.ledgers import PendingBytes
 from storage_grpc.node import Node
+from storage_grpc.outcomes import Done, report
 from storage_grpc.quorum.nodes import Nodes, replacements
 from storage_grpc.quorum.settings import QuorumTimeouts
 from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable, UnknownOutcome
@@ -110,6 +111,9 @@ class QuorumWriter:
         return len(self._nodes.choose(self._write_quorum)) >= self._write_quorum
 
     # ---- appending ----
+
+    def submit(self, payload: Buffer, done: Done) -> None:
+        report(self.append(payload), done)
 
     def append(self, payload: Buffer) -> asyncio.Future[None]:
         result: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from sulina.errors import NotFound, Refused, StorageFailed, StorageFull
 from sulina.runtime.seam import Buffer
+from sulina.runtime.threads import WorkerThread
 
 _T = TypeVar("_T")
 
@@ -47,9 +48,10 @@ class RealDiskFile:
 
     async def write(self, position: int, buffers: Sequence[Buffer], *, sync: bool) -> None:
         def work() -> None:
-            _write_all(self._fd, position, buffers)
-            if sync:
-                _sync_data(self._fd)
+            if not (sync and _write_synced(self._fd, position, buffers)):
+                _write_all(self._fd, position, buffers)
+                if sync:
+                    _sync_data(self._fd)
 
         await self._disk._writing(self._name, "write", work)
 
@@ -99,7 +101,7 @@ class RealDisk:
         for leftover in self._folder.glob("*" + _TEMPORARY):
             with contextlib.suppress(OSError):
                 leftover.unlink()
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="disk-write")
+        self._writer = WorkerThread("disk-write")
         self._others = ThreadPoolExecutor(readers, thread_name_prefix="disk-read")
 
     @property
@@ -169,23 +171,21 @@ class RealDisk:
 
     async def close(self) -> None:
         """Wait for the queued work, end the threads and release the lock."""
-        for pool in (self._writer, self._others):
-            await asyncio.to_thread(pool.shutdown)
+        await asyncio.to_thread(self._writer.stop)
+        await asyncio.to_thread(self._others.shutdown)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     async def _writing(self, name: str, action: str, work: Callable[[], _T]) -> _T:
-        return await self._in_thread(self._writer, name, action, work)
+        try:
+            return await self._writer.run(work)
+        except OSError as error:
+            raise self._translate(error, action, name) from error
 
     async def _other(self, name: str, action: str, work: Callable[[], _T]) -> _T:
-        return await self._in_thread(self._others, name, action, work)
-
-    async def _in_thread(
-        self, pool: ThreadPoolExecutor, name: str, action: str, work: Callable[[], _T]
-    ) -> _T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, work)
+            return await asyncio.get_running_loop().run_in_executor(self._others, work)
         except OSError as error:
             raise self._translate(error, action, name) from error
 
@@ -226,6 +226,24 @@ class RealDisk:
         if isinstance(error, FileNotFoundError):
             return NotFound(f"cannot {action} {subject}: it does not exist")
         return StorageFailed(f"cannot {action} {subject}: {reason}; check the disk")
+
+
+def _write_synced(fd: int, position: int, buffers: Sequence[Buffer]) -> bool:
+    """Write and sync with one call, as a thread that returns from a call waits for its turn to run.
+
+    False if the system can't, or has not written everything: then nothing counts as written.
+    """
+    global _CAN_WRITE_SYNCED
+    if not _CAN_WRITE_SYNCED or len(buffers) > _MAX_BUFFERS:
+        return False
+    try:
+        written = os.pwritev(fd, buffers, position, _WRITE_SYNCED)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        _CAN_WRITE_SYNCED = False
+        return False
+    return written == sum([memoryview(buffer).nbytes for buffer in buffers])
 
 
 def _write_all(fd: int, position: int, buffers: Sequence[Buffer]) -> None:
@@ -286,6 +304,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 _HAS_PWRITEV = hasattr(os, "pwritev")
+_WRITE_SYNCED: int = getattr(os, "RWF_DSYNC", 0)
+_CAN_WRITE_SYNCED = bool(_WRITE_SYNCED)
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 

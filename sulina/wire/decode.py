@@ -86,21 +86,26 @@ class Frame:
 
     The constructor checks the CRC and the bounds of all columns. It raises ``CorruptFrame`` for
     invalid bytes and ``Refused`` if the package for the frame's compression is not installed. The
-    input buffer is not kept.
+    input buffer is not kept. A ``header`` that was parsed before need not be parsed again.
     """
 
-    def __init__(self, data: Buffer) -> None:
-        self.header = header = h.check_frame(data)
+    def __init__(self, data: Buffer, header: h.FrameHeader | None = None) -> None:
+        if header is None:
+            header = h.parse_header(data)
+        h.check_body(data, header)
+        self.header = header
         self.due_us = h.read_due(data, header)
         view = memoryview(data)
-        name = bytes(view[header.name_at : header.name_at + header.name_length])
+        at = header.name_at
+        name = bytes(view[at : at + header.name_length])
         try:
             self.producer_name = name.decode()
         except UnicodeDecodeError:
             raise CorruptFrame("the producer name in the frame is not valid UTF-8") from None
-        stored = view[header.columns_at : header.columns_at + header.columns_length]
-        method = Compression(header.flags & h.COMPRESSION_MASK)
-        if method is not Compression.NONE:
+        at = header.columns_at
+        stored = view[at : at + header.columns_length]
+        if header.flags & h.COMPRESSION_MASK:
+            method = Compression(header.flags & h.COMPRESSION_MASK)
             stored = memoryview(decompress(method, stored, header.raw_length))
         columns = _Columns(stored)
         count = max(header.count, 1)  # a control frame has one payload and no records

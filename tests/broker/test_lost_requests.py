@@ -10,13 +10,13 @@ import pytest
 from google.protobuf.message import Message
 
 from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topic_log.tail_cache import CachedFrame
 from broker_containers.topics.topic import Topic
 from sulina import Client, NotFound, Start
 from sulina.errors import Retriable
 from sulina.model import SubscriptionType
 from sulina.names import TopicName
 from sulina.runtime.memory_disk import MemoryDisk
-from sulina.runtime.seam import Buffer
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
 from tests.broker.actions import (
@@ -152,7 +152,7 @@ async def test_nobody_opens_a_topic_again_while_it_is_being_deleted() -> None:
 class Nobody:
     """A consumer's end that takes nothing."""
 
-    def deliver(self, frame: Buffer, selection: int | None, attempt: int) -> bool:
+    def deliver(self, frame: CachedFrame, selection: int | None, attempt: int) -> bool:
         raise AssertionError("it gave no credit")
 
     def active_changed(self, active: bool) -> None:

@@ -17,9 +17,11 @@ from broker_containers.broker.settings import BrokerSettings
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topic_log.tail_cache import CachedFrame
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import LedgerWriter
+from storage_grpc.outcomes import Done, report
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings, QuorumTimeouts
 from storage_grpc.tier.tier import Tier
@@ -69,6 +71,9 @@ class WatchedWriter:
     @property
     def wants_roll(self) -> bool:
         return self._writer.wants_roll
+
+    def submit(self, payload: Buffer, done: Done) -> None:
+        report(self.append(payload), done)
 
     def append(self, payload: Buffer) -> asyncio.Future[None]:
         entry = self._next
@@ -313,10 +318,10 @@ class SimConsumerEnd:
         self.clock: Clock | None = None
         self._client = client
 
-    def deliver(self, frame: Buffer, chosen: int | None, attempt: int) -> bool:
+    def deliver(self, frame: CachedFrame, chosen: int | None, attempt: int) -> bool:
         assert isinstance(self.clock, SimClock)
-        self._client.handed_over(frame, self.clock.latest_us)
-        self.connection.push(self._client.got, self, bytes(frame), chosen)
+        self._client.handed_over(frame.data, self.clock.latest_us)
+        self.connection.push(self._client.got, self, bytes(frame.data), chosen)
         return True
 
     def active_changed(self, active: bool) -> None:

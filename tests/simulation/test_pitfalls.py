@@ -11,6 +11,7 @@ import asyncio
 import pytest
 
 from broker_containers.topic_log.managed_ledger import LedgerSettings, ManagedLedger
+from broker_containers.topic_log.tail_cache import CachedFrame
 from storage_grpc.node import MaybeLost
 from storage_grpc.quorum.writer import QuorumWriter
 from sulina.errors import CorruptEntry, Fenced, NotFound, Retriable, SulinaError, Unavailable
@@ -22,8 +23,8 @@ from sulina.metadata.store import Compacted
 from sulina.names import TopicName
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.wire.encode import Origin, encode_frame
-from sulina.wire.header import check_frame
 from tests.simulation.bench import LEDGER, GatedNode, QuorumBench, on_bench
+from tests.support.logs import append
 
 _TOPIC = TopicName.parse("/default/t")
 
@@ -349,9 +350,8 @@ async def _open(bench: QuorumBench) -> ManagedLedger:
     )
 
 
-def _append(log: ManagedLedger, sequence: int) -> asyncio.Future[object]:
-    frame = memoryview(bytearray(encode_frame(Origin("p"), sequence, [b"r%d" % sequence], 1)))
-    return log.append(frame, check_frame(frame))  # type: ignore[return-value]
+def _append(log: ManagedLedger, sequence: int) -> asyncio.Future[CachedFrame]:
+    return append(log, encode_frame(Origin("p"), sequence, [b"r%d" % sequence], 1))
 
 
 def test_an_owner_that_believes_in_its_lease_is_fenced_all_the_same() -> None:

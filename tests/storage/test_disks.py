@@ -154,7 +154,7 @@ async def test_a_limit_on_the_size_of_files_counts_as_full(tmp_path: Path) -> No
 async def test_a_system_that_takes_few_bytes_at_a_time_gets_them_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    def stingy(fd: int, buffers: list[bytes], position: int) -> int:
+    def stingy(fd: int, buffers: list[bytes], position: int, flags: int = 0) -> int:
         return os.pwrite(fd, b"".join(buffers)[:most], position)
 
     monkeypatch.setattr(os, "pwritev", stingy)
@@ -163,6 +163,30 @@ async def test_a_system_that_takes_few_bytes_at_a_time_gets_them_all(
     buffers = [b"ab", b"", b"c" * 50, b"de", b"f"]
     await file.write(5, buffers, sync=True)
     assert await file.read(5, 100) == b"".join(buffers)
+    await file.close()
+    await disk.close()
+
+
+async def test_a_system_that_cannot_write_and_sync_with_one_call_uses_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    pwritev = os.pwritev
+
+    def without_flags(fd: int, buffers: list[bytes], position: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "not supported")
+        return pwritev(fd, buffers, position)
+
+    monkeypatch.setattr(os, "pwritev", without_flags)
+    monkeypatch.setattr(real_disk, "_CAN_WRITE_SYNCED", True)
+    monkeypatch.setattr(real_disk, "_sync_data", synced.append)
+    disk = RealDisk(tmp_path)
+    file = await disk.open("file", create=True)
+    for position in (0, 6):
+        await file.write(position, [b"abc", b"def"], sync=True)
+    assert await file.read(0, 100) == b"abcdefabcdef"
+    assert len(synced) == 2
     await file.close()
     await disk.close()
 

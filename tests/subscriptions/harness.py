@@ -9,9 +9,9 @@ from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.delivery_window import DeliveryWindow
 from broker_containers.subscriptions.dispatcher import Dispatcher, SubscriptionLimits
 from broker_containers.subscriptions.ranges import RangeSet
+from broker_containers.topic_log.tail_cache import CachedFrame
 from sulina.errors import SulinaError
 from sulina.model import FailurePolicy, SubscriptionType
-from sulina.runtime.seam import Buffer
 from sulina.wire import selection
 from sulina.wire.encode import key_slot
 
@@ -32,7 +32,7 @@ class Ear:
         self.active: list[bool] = []
         self.closed_for: Exception | None = None
 
-    def deliver(self, frame: Buffer, selection: int | None, attempt: int) -> bool:
+    def deliver(self, frame: CachedFrame, selection: int | None, attempt: int) -> bool:
         raise AssertionError("the dispatcher decides, it does not send")
 
     def active_changed(self, active: bool) -> None:

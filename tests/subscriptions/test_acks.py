@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.dispatcher import SubscriptionLimits
-from broker_containers.subscriptions.ranges import RangeSet
+from broker_containers.subscriptions.ranges import RangeSet, runs
 from sulina.errors import Refused
 from sulina.model import SubscriptionType
 from sulina.wire import selection
@@ -315,3 +315,46 @@ def test_a_consumer_with_very_many_records_in_flight_leaves_in_one_go() -> None:
             assert bench.one() is not None
         costs.append(calls(lambda bench=bench, a=a: bench.leave(a)))  # type: ignore[misc]
     assert costs[1] < 12 * costs[0]
+
+
+@given(
+    counts=st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    unsent=st.integers(0, 3),
+    first=st.sets(st.integers(0, 40)),
+    then=st.sets(st.integers(0, 40)),
+)
+def test_acknowledgements_in_one_change_do_what_single_ones_do(
+    counts: list[int], unsent: int, first: set[int], then: set[int]
+) -> None:
+    benches = [Bench(SubscriptionType.SHARED) for _ in range(2)]
+    for bench in benches:
+        bench.join("a")
+        for count in counts:
+            bench.load(count)
+        bench.all()
+        for _ in range(unsent):
+            bench.load(2)
+    single, merged = benches
+    a = next(iter(single.dispatcher.members.values()))
+    for offsets in (first, then):
+        before = single.dispatcher.in_flight(a.number)
+        single.ack(a, *offsets)
+        landed = merged.dispatcher.ack_ranges(runs(offsets), merged.now)
+        assert sum(landed.values()) == before - single.dispatcher.in_flight(a.number)
+        for state in (
+            lambda bench: bench.window.position,
+            lambda bench: bench.window.acked_ranges(100),
+            lambda bench: bench.window.records,
+            lambda bench: [each.base for each in bench.window.in_order()],
+            lambda bench: [each.base for each in bench.window.ready()],
+            lambda bench: bench.dispatcher.counters.acknowledged,
+            lambda bench: bench.dispatcher.in_flight(a.number),
+        ):
+            assert state(single) == state(merged)
+
+
+@given(st.lists(st.integers(0, 30)))
+def test_runs_hold_every_offset_once_and_do_not_touch(offsets: list[int]) -> None:
+    found = runs(offsets)
+    assert [n for low, high in found for n in range(low, high + 1)] == sorted(set(offsets))
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(found))

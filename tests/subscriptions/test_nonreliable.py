@@ -8,10 +8,10 @@ from pathlib import Path
 from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.listen import Listen
+from broker_containers.topic_log.tail_cache import CachedFrame
 from broker_containers.topics.single_publish import SingleOutcome
 from sulina.model import Delivery, Start, SubscriptionType
 from sulina.names import TopicName
-from sulina.runtime.seam import Buffer
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import check_frame
 
@@ -22,8 +22,8 @@ class Sink:
     def __init__(self) -> None:
         self.received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-    def deliver(self, frame: Buffer, selection: int | None, attempt: int) -> bool:
-        self.received.set_result(bytes(frame))
+    def deliver(self, frame: CachedFrame, selection: int | None, attempt: int) -> bool:
+        self.received.set_result(bytes(frame.data))
         return True
 
     def active_changed(self, active: bool) -> None: ...

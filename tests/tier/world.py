@@ -25,7 +25,7 @@ from sulina.runtime.real_clock import RealClock
 from sulina.runtime.seam import run_inline
 from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin, encode_frame
-from sulina.wire.header import check_frame
+from tests.support.logs import append
 
 TOPIC = TopicName.parse("/default/orders")
 SETTINGS = BrokerSettings(
@@ -155,8 +155,7 @@ class TierBench:
             payloads = [f"{producer}-{first + n}-".encode().ljust(size, b"x") for n in range(3)]
             now = self.clock.wall_us()
             times = [now, now + 1, now + 2]
-            frame = memoryview(bytearray(encode_frame(Origin(producer), first, payloads, times)))
-            await log.append(frame, check_frame(frame))
+            await append(log, encode_frame(Origin(producer), first, payloads, times))
             self.sequences[producer] = first + 3
             self.published += payloads
 
@@ -169,9 +168,7 @@ class TierBench:
 
     async def publish_one(self, log: ManagedLedger, producer: str, payload: bytes) -> None:
         """A frame with one record."""
-        data = encode_frame(Origin(producer), 0, [payload], self.clock.wall_us())
-        frame = memoryview(bytearray(data))
-        await log.append(frame, check_frame(frame))
+        await append(log, encode_frame(Origin(producer), 0, [payload], self.clock.wall_us()))
         self.published.append(payload)
 
     async def refs(self, topic: TopicName = TOPIC) -> Sequence[LedgerRef]:

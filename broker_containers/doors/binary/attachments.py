@@ -13,15 +13,15 @@ from broker_containers.security.access import Access, of_topic
 from broker_containers.security.errors import Denied
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
+from broker_containers.topic_log.tail_cache import CachedFrame
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from sulina.errors import NotFound, Overloaded, ProtocolError, SulinaError
 from sulina.model import Action
-from sulina.runtime.seam import Buffer
 from sulina.wire import commands_pb2 as pb
 from sulina.wire import selection
 from sulina.wire.commands import Command, error_body
-from sulina.wire.header import FrameHeader, parse_header
+from sulina.wire.header import FrameHeader
 from sulina.wire.stream import CommandStream
 
 
@@ -85,22 +85,22 @@ class BinaryConsumer:
         self._paused = False
         """Whether the rates of its quotas allow no delivery at the moment."""
 
-    def deliver(self, frame: Buffer, chosen: int | None, attempt: int) -> bool:
+    def deliver(self, frame: CachedFrame, chosen: int | None, attempt: int) -> bool:
         body = pb.Deliver(consumer=self._handle, attempt=attempt)
         if chosen is not None:
             body.selection = selection.to_bytes(chosen)
-        self._stream.send(Command.DELIVER, 0, body, frame)
+        self._stream.send(Command.DELIVER, 0, body, frame.data)
         quotas = self.topic.quotas
         if quotas is not None and Direction.DISPATCH in quotas.limited:
             self._slow_down(quotas, frame, chosen)
         return self._stream.writable and not self._paused
 
-    def _slow_down(self, quotas: Quotas, frame: Buffer, chosen: int | None) -> None:
+    def _slow_down(self, quotas: Quotas, frame: CachedFrame, chosen: int | None) -> None:
         """Deliver nothing more until the rates of its quotas allow it."""
         if self.member is None or self.member.held is None:
             return
-        records = parse_header(frame).count if chosen is None else chosen.bit_count()
-        delay = quotas.delay(Direction.DISPATCH, self.member.held.where, records, len(frame))
+        records = frame.header.count if chosen is None else chosen.bit_count()
+        delay = quotas.delay(Direction.DISPATCH, self.member.held.where, records, frame.header.size)
         if delay:
             self._paused = True
             asyncio.get_running_loop().call_later(delay, self._resume)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube import danube_pb2 as pb
+from broker_containers.doors.danube.consumer import SendNow
 from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.consumers import Consumers
 from broker_containers.doors.danube.forwarding import was_forwarded
@@ -99,16 +100,21 @@ class ConsumerService:
             self._callers.check_topic(context, Action.CONSUME, topic, subscription)
             owner = await self._routing.locations.owner(topic)
             if not owner:
-                async with aclosing(self._serve(number, context)) as messages:
+
+                def send_now(batch: Sequence[bytes]) -> bool:
+                    if self._callers.on:  # rights may be revoked while a stream is open
+                        self._callers.checked(context, Action.CONSUME, topic, subscription)
+                    return context.send_now(batch)
+
+                async with aclosing(self._serve(number, context, send_now)) as messages:
                     yield []  # tells the client that the stream is open
                     async for batch in messages:
-                        # Rights may be revoked while a stream is open.
                         self._callers.check_topic(context, Action.CONSUME, topic, subscription)
                         yield batch
             elif self._routing.forwards(context) or self._ignores_move(number, context):
                 passed = self._routing.forwarder.stream(owner, _RECEIVE, request, context)
-                async with aclosing(passed) as messages:
-                    async for message in messages:
+                async with aclosing(passed) as forwarded:
+                    async for message in forwarded:
                         yield [message]
             raise Retriable(f"the topic is served at {owner}: look it up again")
         except SulinaError as error:
@@ -126,11 +132,13 @@ class ConsumerService:
             raise Retriable(f"consumer {number} is unknown: subscribe again")
         return record
 
-    async def _serve(self, number: int, context: Context) -> AsyncGenerator[Sequence[bytes]]:
+    async def _serve(
+        self, number: int, context: Context, send_now: SendNow
+    ) -> AsyncGenerator[Sequence[bytes]]:
         consumer = await self._consumers.open(number, self._callers.limited_as(context))
         self._misdirected.pop(number, None)
         try:
-            async with aclosing(consumer.messages()) as messages:
+            async with aclosing(consumer.messages(send_now)) as messages:
                 async for batch in messages:
                     yield batch
         finally:

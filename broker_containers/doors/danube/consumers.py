@@ -6,6 +6,7 @@ serves the topic now, and receives unacknowledged messages again.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +49,8 @@ class Consumers:
         self._broker_url = broker_url
         self._settings = settings
         self._here: dict[int, _Session] = {}
+        self._acks: dict[Subscription, list[int]] = {}
+        """Of this turn of the event loop."""
 
     def __len__(self) -> int:
         return len(self._here)
@@ -114,12 +117,22 @@ class Consumers:
         self.ack_now(await self._broker.topic(topic, create=False), subscription, offset)
 
     def ack_now(self, topic: Topic, subscription: str, offset: int) -> None:
-        """The same for an open topic; never waits. Raises ``NotFound``."""
+        """The same for an open topic; never waits. Raises ``NotFound``.
+
+        Takes effect at the end of this turn of the event loop: what arrives in one turn is one
+        change of the cursor.
+        """
         found = _acknowledging(topic, subscription)
         if found is not None:
-            holder = found.holder(offset)
-            found.ack(holder or _NOBODY, offset, offset, None)
-            _notify(holder)
+            if not self._acks:
+                asyncio.get_running_loop().call_soon(self._apply_acks)
+            self._acks.setdefault(found, []).append(offset)
+
+    def _apply_acks(self) -> None:
+        acks, self._acks = self._acks, {}
+        for subscription, offsets in acks.items():
+            for member, count in subscription.ack_offsets(offsets):
+                _notify(member, count)
 
     async def nack(
         self, topic: TopicName, subscription: str, offset: int, delay_ms: int, reason: str
@@ -130,7 +143,7 @@ class Consumers:
         if found is not None and holder is not None:
             reason = reason[:_MOST_REASON] or "not handled by the consumer"
             found.nack(holder, offset, offset, None, delay_ms, reason)
-            _notify(holder)
+            _notify(holder, 1)
 
     # ---- time ----
 
@@ -161,20 +174,6 @@ def _acknowledging(topic: Topic, subscription: str) -> Subscription | None:
     return topic.subscription(subscription) if topic.delivery is Delivery.RELIABLE else None
 
 
-class _Nobody:
-    """A sink without a consumer: for messages that are acknowledged while none has them."""
-
-    def deliver(self, frame: object, selection: int | None, attempt: int) -> bool:
-        raise AssertionError("there is no consumer to deliver to")
-
-    def active_changed(self, active: bool) -> None: ...
-
-    def closed(self, reason: Exception) -> None: ...
-
-
-_NOBODY: Final = AttachedConsumer(0, "", _Nobody())
-
-
-def _notify(holder: AttachedConsumer | None) -> None:
-    if holder is not None and isinstance(holder.sink, DanubeConsumer):
-        holder.sink.settled()
+def _notify(holder: AttachedConsumer, count: int) -> None:
+    if isinstance(holder.sink, DanubeConsumer):
+        holder.sink.settled(count)

@@ -1,23 +1,18 @@
-"""Converts between messages of Danube's protocol and records of frames.
+"""Converts messages of Danube's protocol to records of frames; ``message_encoder`` converts back.
 
 Keys, attributes, publish times (milliseconds in the protocol) and schemas are kept in both
-directions, whichever door the other side uses. Frames do not store the request id and the broker of
-a message: a delivered message has its sequence number and the delivering broker there.
+directions, whichever door the other side uses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from broker_containers.doors.danube import danube_pb2 as pb
-from broker_containers.doors.danube.client_numbers import producer_number
 from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
 from sulina.errors import TooLarge
-from sulina.names import TopicName
 from sulina.runtime.seam import Clock
-from sulina.wire import selection
-from sulina.wire.decode import Frame
 from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
 
 _LATEST_MS: Final = (1 << 62) // 1000 - 1
@@ -75,49 +70,3 @@ def frame_of(producer: str, first_sequence: int, records: Sequence[DanubeRecord]
         keys=[record.key for record in records],
         attributes=[record.attributes for record in records],
     )
-
-
-def messages_of(
-    frame: Frame, chosen: int | None, topic: TopicName, broker_url: str, *, numbered: bool
-) -> Iterator[tuple[int, bytes]]:
-    """The records of a frame that ``chosen`` selects, in order; all if it is None.
-
-    Each has its offset, and is encoded as a message of Danube's protocol. Without ``numbered`` the
-    offset in it is 0, as in Danube: by the offset, its tools tell reliable messages.
-    """
-    header = frame.header
-    name = str(topic)
-    keys, attributes = frame.keys, frame.attributes
-    payloads, times = frame.payloads, frame.times
-    # One object for all of them: what they have in common is set once.
-    message = pb.StreamMessage(
-        msg_id=pb.MsgID(
-            producer_id=producer_number(name, frame.producer_name),
-            topic_name=name,
-            broker_addr=broker_url,
-        ),
-        producer_name=frame.producer_name,
-    )
-    if header.schema_id:
-        message.schema_id = header.schema_id
-        message.schema_version = header.schema_version
-    where, sequence, base = message.msg_id, header.first_sequence, header.base_offset
-    encode = message.SerializeToString
-    for index in range(frame.count) if chosen is None else selection.indices(chosen):
-        offset = base + index
-        message.request_id = sequence + index
-        if numbered:
-            where.topic_offset = offset
-        message.payload = payloads[index]
-        message.publish_time = max(times[index], 0) // 1000
-        if keys is not None:
-            key = keys[index]
-            if key is None:
-                message.ClearField("routing_key")
-            else:
-                # Keys of Sulina's producers may be binary; a gRPC string can't hold those.
-                message.routing_key = key.decode(errors="replace")
-        if attributes is not None:
-            message.attributes.clear()
-            message.attributes.update(attributes[index] or {})
-        yield offset, encode()

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from broker_containers.doors.danube.batch_delay import BatchDelay
@@ -21,6 +22,7 @@ from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import Ledgers
+from storage_grpc.outcomes import Done, future_of
 from sulina.errors import NotFound, Refused, Retriable, SulinaError, TooLarge
 from sulina.runtime.seam import Clock
 from sulina.wire.header import parse_header
@@ -33,7 +35,7 @@ _MAX_WAIT_SECONDS: Final = 0.01
 @dataclass(slots=True, eq=False)
 class _Waiting:
     record: DanubeRecord
-    outcome: asyncio.Future[None]
+    done: Done
     alone: bool = False
     """It was in a refused frame and gets a frame of its own, to find the message at fault."""
 
@@ -101,35 +103,31 @@ class DanubeProducer:
         is cancelled.
         """
         await self._check.check(*record.schema, record.payload)
-        await self._add(record)
+        await future_of(partial(self.send_now, record))
 
     def takes(self, schema_id: int, schema_version: int) -> bool:
         """Whether :meth:`send_now` may be used for messages of a schema."""
         return self._check.passes(schema_id, schema_version)
 
-    def send_now(self, record: DanubeRecord) -> asyncio.Future[None]:
-        """The outcome of publishing a message whose schema need not be checked.
+    def send_now(self, record: DanubeRecord, done: Done) -> None:
+        """Publish a message whose schema need not be checked; ``done`` gets the outcome.
 
-        Saves one coroutine per message. Raises the errors that are known without waiting.
+        Saves a future and a coroutine per message. Raises the errors that are known without
+        waiting; ``done`` is called later.
         """
-        return self._add(record)
-
-    def _add(self, record: DanubeRecord) -> asyncio.Future[None]:
         if self.gone is not None:
             raise self.gone.with_traceback(None)
         limit = self.topic.policy.max_message_size
         if limit and len(record.payload) > limit:
             size = len(record.payload)
             raise TooLarge(f"a message of {size} bytes is over the topic's limit of {limit}")
-        outcome: asyncio.Future[None] = self._loop.create_future()
-        self._pending.append(_Waiting(record, outcome))
+        self._pending.append(_Waiting(record, done))
         if not self._scheduled:
             self._soon()
         elif self._look is not None and self._batch_delay.complete(len(self._pending)):
             self._look.cancel()
             self._look = None
             self._loop.call_soon(self._publish)
-        return outcome
 
     def _soon(self) -> None:
         """Publish in the next iteration of the event loop, with all that arrives in this one."""
@@ -245,9 +243,4 @@ class DanubeProducer:
 
 def _finish(settled: list[_Waiting], error: SulinaError | None) -> None:
     for waiting in settled:
-        if waiting.outcome.done():
-            continue  # the caller was cancelled
-        if error is None:
-            waiting.outcome.set_result(None)
-        else:
-            waiting.outcome.set_exception(error.with_traceback(None))
+        waiting.done(error)

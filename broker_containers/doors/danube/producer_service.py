@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any, Final
 
 from broker_containers.broker.broker import Broker
@@ -15,7 +14,7 @@ from broker_containers.doors.danube.routing import Routing
 from broker_containers.doors.grpc_shared.call import Later
 from broker_containers.doors.grpc_shared.callers import Callers, Context
 from broker_containers.doors.grpc_shared.names import label, topic_name
-from sulina.errors import Overloaded
+from sulina.errors import Overloaded, SulinaError
 from sulina.model import Action, Delivery
 
 _MAX_PENDING_BYTES: Final = 256 << 20
@@ -86,13 +85,13 @@ class ProducerService:
         if self._callers.on:
             self._callers.checked(context, Action.PRODUCE, topic_name(topic))
         size = self._reserve(request)
+        answer = _Sending(self, size, pb.MessageResponse(request_id=request.request_id))
         try:
-            outcome = attached.send_now(record_of(request, size, self._broker.clock))
+            attached.send_now(record_of(request, size, self._broker.clock), answer.settle)
         except BaseException:
-            self._pending_bytes -= size
+            self.release(size)
             raise
-        outcome.add_done_callback(partial(self._settled, size))
-        return Later(outcome, pb.MessageResponse(request_id=request.request_id))
+        return answer
 
     def _reserve(self, request: pb.StreamMessage) -> int:
         """Count a message as pending; returns its size. Raises ``TooLarge`` and ``Overloaded``."""
@@ -102,7 +101,8 @@ class ProducerService:
         self._pending_bytes += size
         return size
 
-    def _settled(self, size: int, _: object) -> None:
+    def release(self, size: int) -> None:
+        """A message is no longer pending."""
         self._pending_bytes -= size
 
     async def _send_waiting(
@@ -120,7 +120,7 @@ class ProducerService:
             await attached.send(record)
             return pb.MessageResponse(request_id=request.request_id)
         finally:
-            self._pending_bytes -= size
+            self.release(size)
 
     async def _send_first(
         self, request: pb.StreamMessage, record: DanubeRecord, context: Context
@@ -135,3 +135,18 @@ class ProducerService:
             return pb.MessageResponse(request_id=request.request_id)
 
         return await self._routing.answer(topic, context, _SEND, request, pb.MessageResponse, here)
+
+
+class _Sending(Later):
+    """The answer to a message that is being published."""
+
+    __slots__ = ("_service", "_size")
+
+    def __init__(self, service: ProducerService, size: int, answer: pb.MessageResponse) -> None:
+        super().__init__(answer)
+        self._service = service
+        self._size = size
+
+    def settle(self, error: SulinaError | None) -> None:
+        self._service.release(self._size)
+        super().settle(error)

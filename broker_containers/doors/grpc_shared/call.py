@@ -46,12 +46,23 @@ class Abort(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
 class Later:
-    """An answer that is given once something is done; if that fails, the call does."""
+    """An answer that is given when :meth:`settle` is called, which must be in a later turn."""
 
-    done: asyncio.Future[None]
-    answer: Message
+    __slots__ = ("_answer", "_call")
+
+    def __init__(self, answer: Message) -> None:
+        self._answer = answer
+        self._call: Call | None = None
+
+    def settle(self, error: SulinaError | None) -> None:
+        """Give the answer; with an error, the call fails."""
+        if self._call is not None:
+            self._call.settled(self._answer, error)
+
+    def belongs_to(self, call: Call) -> None:
+        """The call to answer."""
+        self._call = call
 
 
 Outcome = Message | Later | Coroutine[Any, Any, Message] | AsyncGenerator[bytes | Sequence[bytes]]
@@ -117,8 +128,8 @@ class Call:
     """One call in progress. Services get it as their ``context``."""
 
     __slots__ = (
-        "_answer", "_drained", "_headers_sent", "_incoming", "_message", "_messages", "_released",
-        "_task", "_timer", "_wanted", "connection", "counted", "head", "left", "limits", "method",
+        "_drained", "_headers_sent", "_incoming", "_message", "_messages", "_released", "_task",
+        "_timer", "_waits", "_wanted", "connection", "counted", "head", "left", "limits", "method",
         "most", "progress", "reserved", "stream", "user",
     )  # fmt: skip
 
@@ -148,7 +159,7 @@ class Call:
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
-        self._answer: Message | None = None
+        self._waits = False
         self._headers_sent = False
         self._released = False
 
@@ -221,7 +232,7 @@ class Call:
     @property
     def waits_for_message(self) -> bool:
         """Whether the call can't begin before more of its message arrives."""
-        return self._task is None and not self.stream.ended and self._answer is None
+        return self._task is None and not self.stream.ended and not self._waits
 
     def _add(self, message: bytes) -> None:
         messages = self._messages
@@ -290,8 +301,8 @@ class Call:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self.head.timeout, self._expire)
         if isinstance(outcome, Later):
-            self._answer = outcome.answer
-            outcome.done.add_done_callback(self._settled)
+            self._waits = True
+            outcome.belongs_to(self)
             return
         if isinstance(outcome, Coroutine):
             self._task = asyncio.create_task(self._run(outcome))
@@ -302,13 +313,10 @@ class Call:
         self._task.add_done_callback(self._task_done)
         self.connection.tasks.add(self._task)
 
-    def _settled(self, done: asyncio.Future[None]) -> None:
-        error = None if done.cancelled() else done.exception()
-        if done.cancelled():
-            error = asyncio.CancelledError()
+    def settled(self, answer: Message, error: SulinaError | None) -> None:
+        """The outcome of a :class:`Later` is known."""
         if error is None:
-            assert self._answer is not None
-            self._reply(self._answer)
+            self._reply(answer)
         else:
             self._failed(error)
 
@@ -347,16 +355,27 @@ class Call:
         """Send messages of a stream; waits until the client accepts them. None: only headers."""
         if self.left:
             raise asyncio.CancelledError
+        while not self.send_now(messages) and not self.left:
+            messages = ()
+            self._drained = asyncio.get_running_loop().create_future()
+            self.connection.writers[self] = None
+            await self._drained
+
+    def send_now(self, messages: Sequence[bytes]) -> bool:
+        """Send messages of a stream, instead of yielding them, while its method waits.
+
+        Never blocks. False if the client has not accepted them all: nothing more may be sent before
+        the method has yielded.
+        """
         connection = self.connection
+        if self.left:
+            return False
         if not self._headers_sent:
             self._headers_sent = True
             connection.http2.send_headers(self.stream, connection.ok_head())
         if messages:
             connection.http2.send_data(self.stream, prefixed(messages))
-        while (self.stream.queue is not None or connection.blocked) and not self.left:
-            self._drained = asyncio.get_running_loop().create_future()
-            connection.writers[self] = None
-            await self._drained
+        return self.stream.queue is None and not connection.blocked
 
     def drained(self) -> None:
         """Everything queued is sent."""
