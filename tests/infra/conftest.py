@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -99,6 +101,8 @@ def _make(folder: Path) -> None:
     developed = {**building, "alarmEmail": "team@example.com"}
     with running_moto(folder) as server:
         zone = _public_zone(server.url)
+        for number in range(3):  # next to the default one and that of prod
+            _client("ec2", server.url).create_vpc(CidrBlock=f"10.{number}.0.0/16")
         plans = [
             _plan("dev", "dev", developed),
             _plan("prod", "prod", named),
@@ -111,6 +115,7 @@ def _make(folder: Path) -> None:
             _plan("unbuilt", "dev", {**built, "functionsFolder": "nowhere"}),
             _plan("emulated", "prod", {**named, "zoneId": zone}, aws=server.url),
             _plan("emulated-dev", "dev", developed, aws=server.url),
+            _plan("short", "dev", {**built, "checks": "true"}),
         ]
         (folder / "plans.json").write_text(json.dumps(plans))
         done = subprocess.run(
@@ -120,6 +125,13 @@ def _make(folder: Path) -> None:
             text=True,
             check=False,
             timeout=_PATIENCE,
+            env={
+                **os.environ,
+                # For the plan that checks its account: no plan can reach the real AWS.
+                "AWS_ENDPOINT_URL": server.url,
+                "AWS_ACCESS_KEY_ID": "test",
+                "AWS_SECRET_ACCESS_KEY": "test",
+            },
         )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -143,15 +155,19 @@ def _plan(
     }
 
 
-def _public_zone(url: str) -> str:
-    """The public DNS zone, which exists before a deployment."""
-    client = boto3.client(
-        "route53",
+def _client(service: str, url: str) -> Any:
+    return boto3.client(
+        service,
         endpoint_url=url,
         region_name="eu-central-1",
         aws_access_key_id="test",
         aws_secret_access_key="test",
     )
+
+
+def _public_zone(url: str) -> str:
+    """The public DNS zone, which exists before a deployment."""
+    client = _client("route53", url)
     made = client.create_hosted_zone(Name="example.com", CallerReference="tests")
     return str(made["HostedZone"]["Id"]).rpartition("/")[2]
 

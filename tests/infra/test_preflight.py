@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +25,7 @@ from infra.preflight.finding import Finding
 from infra.preflight.quotas import check_quotas, needs
 from localstack.deployment.stack_files import ROOT, stack_values
 from localstack.emulators.moto import running_moto
+from tests.infra.graph import Graph
 
 KEYS = {"aws:accessKey": "test", "aws:secretKey": "test"}
 PLENTY = 10_000.0
@@ -279,6 +280,33 @@ def test_a_stack_can_be_checked_from_the_command_line(
     assert undecided.returncode == 1
     assert undecided.stdout.startswith("stops: sulina:domain is not set but ")
     assert run().returncode == 2
+
+
+def test_a_deployment_stops_at_a_quota_and_goes_on_after_a_warning(
+    graph_of: Callable[[str], Graph],
+) -> None:
+    # The account of this plan has five VPCs; moto does not know the quotas of other services.
+    stopped = graph_of("short")
+    assert stopped.error.startswith("the quota 'VPCs per Region' is 5 in eu-central-1, but this ")
+    assert not stopped.resources
+
+
+def test_a_role_that_is_assumed_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = example_settings("dev", {"imageTag": "1.2.3"})
+    (found,) = preflight(settings, {"aws:assumeRoles": "[]"}, preview=False)
+    assert not found.stops
+    assert found.text.endswith("were not checked, because aws:assumeRole is set")
+
+
+def test_the_page_says_how_many_processors_the_stacks_need() -> None:
+    sizes = {"t4g.nano": 2, "t4g.micro": 2, "m7g.medium": 1, "m7g.large": 2}
+
+    def processors(stack: str) -> float:
+        wanted = needs(example_settings(stack), sizes.__getitem__)
+        return next(need.needed for need in wanted if need.code == "L-1216C47A")
+
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    assert f"`dev` needs {processors('dev')} and `prod` {processors('prod')}" in page
 
 
 def _access(given: Mapping[str, str]) -> str:
