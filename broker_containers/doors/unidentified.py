@@ -6,15 +6,20 @@ address has too many. If none is idle, the new connection is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from broker_containers.security.throttle import network_of
 from sulina.runtime.seam import Clock
 
 _IDLE_SECONDS: Final = 0.25
 """A connection that has been silent for less is not replaced: its first bytes may be on the way."""
+
+
+_RESERVE: Final = 16
+_MOST_RESERVE: Final = 64
+_T = TypeVar("_T")
 
 
 @dataclass(eq=False, slots=True)
@@ -81,3 +86,18 @@ def oldest_idle(candidates: Iterable[Connection], now: float) -> Connection | No
     """The one that has been idle for longest; None if all are in use."""
     idle = (each for each in candidates if not each.busy and now - each.seen >= _IDLE_SECONDS)
     return min(idle, key=lambda each: each.seen, default=None)
+
+
+def gives_way(reserve: Mapping[_T, float], busy: Callable[[_T], bool], now: float) -> _T | None:
+    """Which connection of a door's reserve for health checks is closed for newer ones; None if
+    there is room.
+
+    ``reserve`` has when each was opened, the oldest first. One that is ``busy``, or whose first
+    bytes may be on the way, stays as long as there are not many of those.
+    """
+    if len(reserve) <= _RESERVE:
+        return None
+    for each, opened in reserve.items():
+        if now - opened > _IDLE_SECONDS and not busy(each):
+            return each
+    return next(iter(reserve)) if len(reserve) > _MOST_RESERVE else None

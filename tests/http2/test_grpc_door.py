@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +214,24 @@ async def test_strangers_connections_make_room_for_a_client(tmp_path: Path) -> N
             assert await status_of(calls("TopicPartitions", topic="/default/x")) is Code.OK
         for each in (*silent, *more):
             each.writer.close()
+
+
+async def test_a_connection_is_answered_although_many_others_follow_it(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert broker.server.danube is not None
+    server = broker.server.danube.grpc
+    monkeypatch.setattr(server, "limits", replace(server.limits, max_connections=0))
+    host, _, port = broker.url.partition("://")[2].rpartition(":")
+    check = socket.create_connection((host, int(port)))
+    check.sendall(HELLO + call_frames(1, LOOKUP, REQUEST))
+    # The broker has not run since then: it accepts all of them before it reads anything.
+    more = [socket.create_connection((host, int(port))) for _ in range(40)]
+    client = RawClient(*await asyncio.open_connection(sock=check))
+    assert (await client.until(1)).status(1) == Code.UNAVAILABLE.value[0]  # it is told why
+    client.writer.close()
+    for each in more:
+        each.close()
 
 
 async def test_a_stranger_who_keeps_calling_is_disconnected(tmp_path: Path) -> None:

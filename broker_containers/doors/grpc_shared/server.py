@@ -12,6 +12,7 @@ import ssl
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 import grpc
@@ -22,7 +23,11 @@ from broker_containers.doors.grpc_shared.gate import CallGate
 from broker_containers.doors.http2.frames import ConnectionFault, ErrorCode
 from broker_containers.doors.http2.limits import Http2Limits
 from broker_containers.doors.services import Services
-from broker_containers.doors.unidentified import UnidentifiedConnections, new_connection
+from broker_containers.doors.unidentified import (
+    UnidentifiedConnections,
+    gives_way,
+    new_connection,
+)
 from broker_containers.quotas.quotas import Live
 from sulina.client.address import Address
 from sulina.errors import Overloaded, Refused
@@ -30,8 +35,6 @@ from sulina.runtime.deadline import within
 from sulina.runtime.machine_watch import descriptor_limit, reserve
 
 _log = logging.getLogger(__name__)
-_RESERVE: Final = 16
-"""Connections beyond the limit, for health checks; the newest have them."""
 _HELLO_SECONDS: Final = 5.0
 """The TLS handshake and the client's first HTTP/2 frame."""
 _IDLE_SECONDS: Final = 60.0
@@ -80,7 +83,8 @@ class GrpcServer:
         self._quotas = broker.quotas
         self._server: asyncio.Server | None = None
         self._connections: dict[GrpcConnection, None] = {}
-        self._reserve: dict[GrpcConnection, None] = {}
+        self._reserve: dict[GrpcConnection, float] = {}
+        """Connections beyond the limit, for health checks, and when they were opened."""
         total = min(broker.settings.max_unidentified, limits.max_connections // 2)
         per_address = min(broker.settings.max_unidentified_per_address, total)
         self._unidentified = UnidentifiedConnections(self.clock, total or 1, per_address or 1)
@@ -180,11 +184,11 @@ class GrpcServer:
             self._connections[connection] = None
             return
         connection.reserve = True
-        self._reserve[connection] = None
-        if len(self._reserve) > _RESERVE:
-            oldest = next(iter(self._reserve))
-            del self._reserve[oldest]
-            oldest.abort()
+        self._reserve[connection] = connection.opened
+        busy = attrgetter("calls")
+        while replaced := gives_way(self._reserve, busy, self.clock.now()):
+            del self._reserve[replaced]
+            replaced.abort()
 
     def _has_room(self, connection: GrpcConnection) -> bool:
         if len(self._connections) >= self.limits.max_connections:

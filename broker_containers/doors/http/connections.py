@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
 
 from aiohttp.web_protocol import RequestHandler
 
@@ -18,16 +17,12 @@ from broker_containers.doors.services import Services
 from broker_containers.doors.unidentified import (
     Connection,
     UnidentifiedConnections,
+    gives_way,
     new_connection,
     oldest_idle,
 )
 from broker_containers.quotas.quotas import Held, Live
 from sulina.errors import Overloaded
-
-_RESERVE: Final = 16
-_MOST_RESERVE: Final = 64
-_NEW_SECONDS: Final = 0.25
-"""Within this, the request of a connection to the reserve should be there."""
 
 
 class HttpConnections:
@@ -64,18 +59,9 @@ class HttpConnections:
             return
         self._unidentified.remove(connection)
         self._reserve[handler] = now
-        while (replaced := self._replaced(now)) is not None:
+        while replaced := gives_way(self._reserve, self._answering.__contains__, now):
             self._forget(replaced)
             replaced.force_close()
-
-    def _replaced(self, now: float) -> RequestHandler | None:
-        """Which connection of the reserve gives way; None if it has room."""
-        if len(self._reserve) <= _RESERVE:
-            return None
-        for handler, opened in self._reserve.items():
-            if handler not in self._answering and now - opened > _NEW_SECONDS:
-                return handler
-        return next(iter(self._reserve)) if len(self._reserve) > _MOST_RESERVE else None
 
     def _has_room(self, connection: Connection, now: float) -> bool:
         if self._needs_token and not self._unidentified.admit(connection):
