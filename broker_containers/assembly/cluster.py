@@ -32,18 +32,20 @@ async def run_in_cluster(
     quorum: QuorumSettings,
     storage_tls: TlsFiles | None = None,
     peer_tls: TlsFiles | None = None,
+    zone: str = "",
 ) -> AsyncIterator[RunningBroker]:
     """Run a broker of a cluster until left; its topics move to other brokers then.
 
-    ``places`` are the storage nodes, ``name=host:port`` each, contacted over TLS if ``storage_tls``
-    is given; ``peer_tls`` is for other brokers that use TLS. Raises ``Unavailable`` if etcd or an
-    ack quorum of storage nodes can't be reached, ``Refused`` if a port or the broker's name is
-    taken, or if the TLS files can't be used.
+    ``places`` are the storage nodes, ``name=host:port`` or ``name=host:port/zone`` each, contacted
+    over TLS if ``storage_tls`` is given; those in ``zone`` are preferred for reads. ``peer_tls`` is
+    for other brokers that use TLS. Raises ``Unavailable`` if etcd or an ack quorum of storage nodes
+    can't be reached, ``Refused`` if a port or the broker's name is taken, or if the TLS files can't
+    be used.
     """
     clock = RealClock()
     store = BatchingStore(await EtcdStore.open(etcd, clock))
     try:
-        remote = RemoteSettings(tls=storage_tls)
+        remote = RemoteSettings(tls=storage_tls, zone=zone)
         async with RemoteNodes(places, clock, real_random(), remote) as nodes:
             storage = await storage_on(nodes, store, clock, quorum)
             # Brokers are clients of each other, and authenticate with the root token.

@@ -61,7 +61,7 @@ async def storage_on(
     who = "an ack quorum of storage nodes"
     await nodes.ready_within(_STORAGE_NODES_SECONDS, quorum.ack_quorum, who)
     return LedgerStorage(
-        QuorumLedgers(nodes, store, clock, quorum),
+        QuorumLedgers(nodes, store, clock, quorum, near=nodes.near),
         storage_nodes_check(nodes, quorum),
         storage_metrics.of_nodes(nodes, quorum),
         RemoteTier(nodes, store, clock),

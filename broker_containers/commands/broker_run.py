@@ -35,9 +35,10 @@ class BrokerRunOptions:
     )
     storage_nodes: tuple[str, ...] = option(
         None,
-        "A storage node; repeat the option for each node.",
+        "A storage node, with its availability zone if it has one; repeat the option for each "
+        "node. Copies are spread over zones.",
         flag="--storage-node",
-        metavar="NAME=HOST:PORT",
+        metavar="NAME=HOST:PORT[/ZONE]",
         multiple=True,
         required=True,
     )
@@ -54,6 +55,12 @@ class BrokerRunOptions:
         "URL at which clients and other brokers reach this broker. [default: the address it "
         "listens on]",
         metavar="URL",
+    )
+    zone: str = option(
+        "",
+        "Availability zone of this broker: it reads from storage nodes there first, and has the "
+        "label zone=ZONE.",
+        metavar="ZONE",
     )
     labels: tuple[str, ...] = option(
         (),
@@ -117,7 +124,7 @@ def broker_run(settings: CliSettings, options: BrokerRunOptions) -> None:
         ),
         doors=replace(doors, certificates=(*doors.certificates, *(each for each in used if each))),
         advertise=options.advertise,
-        labels=options.labels,
+        labels=(*options.labels, *([f"zone={options.zone}"] if options.zone else [])),
         cluster=ClusterSettings(
             lease_seconds=options.lease_seconds,
             proxy_url=options.proxy,
@@ -129,6 +136,6 @@ def broker_run(settings: CliSettings, options: BrokerRunOptions) -> None:
     metadata = EtcdSettings.parse(options.etcd, tls=etcd_tls)
     peer_tls = None if options.peer_ca is None else TlsFiles(options.peer_ca)
     running = run_in_cluster(
-        node, metadata, options.storage_nodes, given.quorum, storage_tls, peer_tls
+        node, metadata, options.storage_nodes, given.quorum, storage_tls, peer_tls, options.zone
     )
     serve_broker(settings, Path.cwd(), node.doors.binary, running)

@@ -19,6 +19,7 @@ from infra.cluster.storage_nodes import StorageNodeGroup
 from infra.component import Component, Deployment
 from infra.config.settings import StackSettings
 from infra.network import ports
+from infra.network.addresses import subnets
 from infra.security.certificates import FILES
 from infra.telemetry.logs import log_group
 
@@ -58,6 +59,7 @@ class BrokerService(Component):
             {"name": name, "value": value} for name, value in environment.items()
         ]
         variables += [
+            {"name": "SULINA_BROKER_ZONES", "value": self._zones()},
             {"name": "SULINA_BROKER_PROXY", "value": balancer.url(ports.BINARY)},
             {"name": "SULINA_BROKER_GRPC_PROXY", "value": balancer.url(ports.GRPC)},
         ]
@@ -131,6 +133,13 @@ class BrokerService(Component):
             ),
         )
         self.register_outputs({"service": self.service.name, "listeners": [*LISTENERS.values()]})
+
+    def _zones(self) -> str:
+        """From a broker's address follows its zone, which no variable of Fargate tells it."""
+        blocks = subnets(self.settings.network)
+        return ",".join(
+            f"{block.work}={zone}" for block, zone in zip(blocks, self.region.zones, strict=True)
+        )
 
 
 def broker_environment(settings: StackSettings, host: str, etcd: str, nodes: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from infra.component import Component, Deployment
 from infra.config.settings import StackSettings
 from infra.lake.buckets import LEDGERS, LakeBuckets
 from infra.network import ports
+from infra.network.addresses import zone_of
 
 GROUP = "storage"
 
@@ -60,7 +61,8 @@ class StorageNodeGroup(Component):
             snapshots=False,
         )
         self.nodes = ",".join(
-            f"{member.name}={member.host}:{ports.STORAGE}" for member in self.members
+            f"{member.name}={member.host}:{ports.STORAGE}/{self.region.zones[zone_of(number)]}"
+            for number, member in enumerate(self.members, 1)
         )
         self.register_outputs({"nodes": self.nodes})
 

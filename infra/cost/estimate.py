@@ -173,20 +173,40 @@ def _machines(name: str, members: MemberSettings) -> Iterator[CostItem]:
     )
 
 
-def used(settings: StackSettings, work: CostWorkload) -> Iterator[CostItem]:
-    """What the workload costs."""
-    arch = settings.architecture
-    gb = work.mib_s * _SECONDS / 1_024
-    ways = 1 + work.fan_out
-    units = gb * ways
+def balanced(settings: StackSettings, work: CostWorkload) -> Iterator[CostItem]:
+    """What it costs in addition if clients go through the load balancer.
+
+    It leads to any broker, which forwards to the owner of the topic, perhaps in another zone.
+    """
+    gb, ways, far = _published(work), 1 + work.fan_out, _far(settings)
     yield CostItem(
         "load balancer capacity",
         f"{gb:,.0f} GB published x {ways} transfers x {p.BALANCER_UNIT}",
-        units * p.BALANCER_UNIT,
+        gb * ways * p.BALANCER_UNIT,
     )
+    yield CostItem(
+        "forwarding between zones",
+        f"{gb:,.0f} GB x {ways} transfers x {far:.2f} x {p.CROSS_ZONE_GB}",
+        gb * ways * far * p.CROSS_ZONE_GB,
+    )
+
+
+def _published(work: CostWorkload) -> float:
+    """GB per month."""
+    return work.mib_s * _SECONDS / 1_024
+
+
+def _far(settings: StackSettings) -> float:
+    """The share of connections that lead to another zone."""
+    return (settings.zones - 1) / settings.zones
+
+
+def used(settings: StackSettings, work: CostWorkload) -> Iterator[CostItem]:
+    """What the workload costs, with clients that connect to brokers directly."""
+    arch = settings.architecture
+    gb, ways, far = _published(work), 1 + work.fan_out, _far(settings)
     copies = min(3, settings.storage.count)
-    far = (settings.zones - 1) / settings.zones
-    crossing = gb * (copies * far + ways * far)
+    crossing = gb * (copies + ways) * far
     if crossing:
         yield CostItem(
             "traffic between zones",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from storage_grpc.entries import Entry
@@ -37,13 +37,15 @@ class QuorumLedgers:
         clock: Clock,
         settings: QuorumSettings,
         timeouts: QuorumTimeouts | None = None,
+        near: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        """Reads ask members that are ``near`` first: traffic between zones costs."""
         self._nodes = nodes
         self._store = store
         self._clock = clock
         self._settings = settings
         self._timeouts = timeouts or QuorumTimeouts()
-        self._reader = QuorumReader(nodes, clock, self._timeouts)
+        self._reader = QuorumReader(nodes, clock, self._timeouts, near)
         self._writers: dict[int, QuorumWriter] = {}
         self._closed: dict[int, LedgerMetadata] = {}
         self._recovered: dict[int, list[Entry]] = {}

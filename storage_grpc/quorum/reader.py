@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from storage_grpc.entries import Entry
 from storage_grpc.node import Node
@@ -17,7 +18,11 @@ from sulina.runtime.seam import Clock
 class QuorumReader:
     """Returns the first copy that is read successfully; nodes verify checksums."""
 
-    def __init__(self, nodes: Nodes, clock: Clock, timeouts: QuorumTimeouts) -> None:
+    def __init__(
+        self, nodes: Nodes, clock: Clock, timeouts: QuorumTimeouts, near: Callable[[str], bool]
+    ) -> None:
+        """Members that are ``near`` are asked first."""
+        self._near = near
         self._nodes = nodes
         self._clock = clock
         self._timeouts = timeouts
@@ -69,9 +74,10 @@ class QuorumReader:
         raise self._verdict(ledger, first, errors)
 
     def _preferred(self, ensemble: tuple[str, ...], ledger: int) -> list[str]:
-        """The ensemble, rotated by ledger so that reads are spread over its members."""
+        """The ensemble, near members first, else rotated by ledger so that reads are spread."""
         start = ledger % len(ensemble)
-        return [*ensemble[start:], *ensemble[:start]]
+        rotated = [*ensemble[start:], *ensemble[:start]]
+        return sorted(rotated, key=lambda member: not self._near(member))
 
     async def _first_answer(
         self, asking: set[asyncio.Task[list[Entry] | SulinaError]], *, hedge: bool

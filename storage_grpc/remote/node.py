@@ -43,6 +43,7 @@ class RemoteNode:
     def __init__(
         self, link: Link, hello: pb.HelloReply, settings: RemoteSettings, clock: Clock
     ) -> None:
+        self.name: str = hello.id
         self.id = member_name(hello.id, hello.incarnation)
         self.incarnation = hello.incarnation
         self.life = hello.life

@@ -3,11 +3,14 @@
 Every node is checked periodically. A node that does not answer, says that it is not writable, or
 was reported as failed is not chosen until a check succeeds again; repeated failures lengthen the
 wait. A node that comes back with other data is another member: its old name is no longer known.
+
+Where nodes are in several availability zones, copies are spread over zones.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Self
@@ -26,7 +29,7 @@ _SAME_LOAD = 1 << 20
 
 
 class RemoteNodes:
-    """The nodes given as ``name=host:port``. Use it with ``async with``.
+    """The nodes given as ``name=host:port`` or ``name=host:port/zone``. Use it with ``async with``.
 
     Entering raises ``Refused`` if the TLS files of the settings can't be used. Right after that no
     node is known yet: wait for ``ready``.
@@ -42,7 +45,9 @@ class RemoteNodes:
         self._clock = clock
         self._randomness = randomness
         self._settings = settings or RemoteSettings()
-        self._places = dict(map(_parse, places))
+        parsed = list(map(_parse, places))
+        self._places = {name: address for name, address, _ in parsed}
+        self._zones = {name: zone for name, _, zone in parsed}
         if len(self._places) < len(places):
             raise Refused("two storage nodes have the same name: give each its own")
         self._monitors: list[NodeMonitor] = []
@@ -106,14 +111,35 @@ class RemoteNodes:
         return None
 
     def choose(self, count: int, exclude: Collection[str] = ()) -> list[Node]:
-        """See ``Nodes.choose``. Equally loaded nodes are in random order."""
+        """See ``Nodes.choose``. Equally loaded nodes are in random order.
+
+        As many zones as possible, those of healthy nodes in ``exclude`` included, have one each.
+        """
+        healthy = self._healthy()
         ranked = [
             (node.pending_bytes // _SAME_LOAD, self._randomness.random(), node)
-            for node in self._healthy()
+            for node in healthy
             if node.id not in exclude
         ]
         ranked.sort(key=lambda rank: rank[:2])
-        return [node for _, _, node in ranked[:count]]
+        left = [node for _, _, node in ranked]
+        if not any(self._zones.values()):
+            return [*left[:count]]
+        taken = Counter(self._zones[node.name] for node in healthy if node.id in exclude)
+        chosen: list[Node] = []
+        while left and len(chosen) < count:
+            best = min(left, key=lambda node: taken[self._zones[node.name]])
+            taken[self._zones[best.name]] += 1
+            left.remove(best)
+            chosen.append(best)
+        return chosen
+
+    def near(self, member: str) -> bool:
+        """Whether a node is healthy and in the zone of this process; traffic to it is free."""
+        zone = self._settings.zone
+        return bool(zone) and any(
+            node.id == member and self._zones[node.name] == zone for node in self._healthy()
+        )
 
     def all(self) -> list[RemoteNode]:
         """Every node that has ever answered, healthy or not."""
@@ -139,9 +165,12 @@ class RemoteNodes:
         ]
 
 
-def _parse(place: str) -> tuple[str, str]:
-    name, equals, address = place.strip().partition("=")
+def _parse(place: str) -> tuple[str, str, str]:
+    name, equals, rest = place.strip().partition("=")
+    address, _, zone = rest.partition("/")
     host, colon, port = address.rpartition(":")
     if not (name and equals and host and colon and port.isdecimal() and 0 < int(port) < 65536):
-        raise Refused(f"invalid storage node {place!r}: write name=host:port")
-    return name, address
+        raise Refused(
+            f"invalid storage node {place!r}: write name=host:port, or name=host:port/zone"
+        )
+    return name, address, zone

@@ -13,6 +13,8 @@ class RemoteSettings:
 
     tls: TlsFiles | None = None
     """Connect with TLS, and present the certificate in it to nodes that ask for one."""
+    zone: str = ""
+    """The availability zone of this process; reads prefer storage nodes of the same zone."""
     max_pending_bytes: int = 128 << 20
     """Unanswered appends per node; beyond it an append fails with ``Overloaded``."""
     ping_seconds: float = 2.0

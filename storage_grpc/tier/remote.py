@@ -43,6 +43,8 @@ class TierNodes(Protocol):
 
     def with_tier(self) -> list[RemoteNode]: ...
 
+    def near(self, member: str) -> bool: ...
+
 
 class RemoteTier:
     """``Tier`` over the storage nodes of a cluster."""
@@ -124,7 +126,8 @@ class RemoteTier:
         async def call(node: RemoteNode) -> list[memoryview]:
             return unpack_frames(await node.link.ask_raw(name, request), node.id)
 
-        nodes = self._turned(head)
+        # What a node of another zone sends costs.
+        nodes = sorted(self._turned(head), key=lambda node: not self._nodes.near(node.id))
         return await self._first(nodes, call, _CALL_SECONDS, self._hedge_seconds)
 
     async def verify(self, head: ObjectHead) -> ObjectSummary:

@@ -13,6 +13,7 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from http.client import HTTPSConnection
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,25 @@ def test_options_given_several_times_are_divided_by_commas_and_arguments_come_la
     assert command_line(told, ["--cache-mb", "1"])[7:] == (
         ["--label", "zone=a", "--label", "x", "--cache-mb", "1"]
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "zone"), [("10.0.0.9", ["a"]), ("10.0.16.1", ["b"]), ("192.0.2.1", [])]
+)
+def test_a_broker_is_in_the_zone_of_its_address(address: str, zone: list[str]) -> None:
+    given = {
+        "SULINA_BROKER_HOST": address,
+        "SULINA_BROKER_ZONES": "10.0.0.0/20=a, 10.0.16.0/20=b",
+    }
+    command = command_line(given, [])
+    found = [value for option, value in pairwise(command) if option == "--zone"]
+    assert found == zone
+    assert "--zones" not in command
+
+
+def test_zones_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(Refused, match="SULINA_BROKER_ZONES"):
+        command_line({"SULINA_BROKER_HOST": "10.0.0.9", "SULINA_BROKER_ZONES": "a=b"}, [])
 
 
 def test_a_variable_that_means_nothing_is_refused_with_those_that_do() -> None:

@@ -47,7 +47,9 @@ def test_a_broker_understands_its_environment(prod: Graph) -> None:
     arguments = command_line({**environment, "SULINA_BROKER_HOST": "127.0.0.1"}, [])
     assert arguments[:2] == ["broker", "run"]
     context = broker_run.make_context("run", arguments[2:], obj=CliSettings())
-    assert len(context.params["storage_nodes"]) == 3
+    assert [each.partition("/")[2] for each in context.params["storage_nodes"]] == [
+        f"eu-central-1{letter}" for letter in "abc"
+    ]
     etcd = EtcdSettings.parse(context.params["etcd"], tls=TlsFiles())
     assert [(each.host, each.port) for each in etcd.endpoints] == [
         (f"etcd-{number}.prod.sulina.internal", 2379) for number in (1, 2, 3)
@@ -63,6 +65,16 @@ def test_a_broker_understands_its_environment(prod: Graph) -> None:
     assert secrets == {"SULINA_ROOT_TOKEN", *files}
     told = {**environment, "SULINA_BROKER_HOST": "127.0.0.1"} | dict.fromkeys(files, "a.pem")
     assert set(command_line(told, [])) >= {"--etcd-ca", "--etcd-cert", "--storage-key"}
+
+
+def test_a_broker_finds_its_zone_by_its_address(prod: Graph) -> None:
+    for subnet in prod.all("ec2/subnet:Subnet"):
+        if subnet.name.startswith("work-"):
+            address = subnet.inputs["cidrBlock"].replace(".0/20", ".77")
+            environment = prod.environment("broker") | {"SULINA_BROKER_HOST": address}
+            command = command_line(environment, [])
+            zone = command[command.index("--zone") + 1]
+            assert zone == subnet.inputs["availabilityZone"]
 
 
 def test_health_of_a_storage_node_is_asked_by_a_command_that_its_image_has(prod: Graph) -> None:

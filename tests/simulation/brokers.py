@@ -11,6 +11,7 @@ import asyncio
 from contextlib import suppress
 from contextvars import Context
 from random import Random
+from zlib import crc32
 
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
@@ -151,7 +152,11 @@ class SimBroker:
 
     def _ledgers(self, machine: SimMachine, store: SimMetadata) -> WatchedLedgers:
         nodes = SimNodes(self._network, machine, self._storages, self._chance)
-        watched = WatchedLedgers(nodes, store, self.clock, self._quorum, _TIMEOUTS)
+        # One node is in this broker's zone, and is asked first, whatever happens to it.
+        own = self._storages[crc32(self.name.encode()) % len(self._storages)]
+        watched = WatchedLedgers(
+            nodes, store, self.clock, self._quorum, _TIMEOUTS, lambda member: member == own.member
+        )
         watched.checker = self._checker
         watched.owner = self.process
         watched.outside = self._outside

@@ -7,6 +7,8 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -67,14 +69,20 @@ class MonitoredServers:
 
 
 @asynccontextmanager
-async def cluster(count: int = 3, seed: int = 1) -> AsyncIterator[MonitoredServers]:
+async def cluster(
+    count: int = 3, seed: int = 1, zones: str = "", zone: str = ""
+) -> AsyncIterator[MonitoredServers]:
+    """``zones`` has a letter for the zone of each node; ``zone`` is ours."""
     lives: dict[int, AsyncExitStack] = {}
     made = MonitoredServers(RemoteNodes([], RealClock(), random.Random(0)), lives)
     try:
         for number in range(1, count + 1):
             await made.start(number)
         places = [f"storage-{number}=127.0.0.1:{port}" for number, port in made.ports.items()]
-        async with RemoteNodes(places, RealClock(), random.Random(seed), QUICK) as made.nodes:
+        if zones:
+            places = [f"{place}/{each}" for place, each in zip(places, zones, strict=True)]
+        settings = replace(QUICK, zone=zone)
+        async with RemoteNodes(places, RealClock(), random.Random(seed), settings) as made.nodes:
             async with asyncio.timeout(PATIENCE):
                 await made.nodes.ready(count)
             yield made
@@ -219,6 +227,61 @@ async def test_a_ledger_with_too_few_copies_rolls_when_all_nodes_are_back() -> N
             assert isinstance(node, RemoteNode)
             assert 2 not in await node.ledgers()
     await metadata.close()
+
+
+async def test_copies_are_spread_over_zones() -> None:
+    async with cluster(5, zones="aaabc") as made:
+        for _ in range(20):
+            chosen = {node.id for node in made.nodes.choose(3)}
+            assert chosen > {member(4), member(5)}
+        # A lost copy is replaced in its own zone, where no other is.
+        made.nodes.failed(member(1))
+        kept = {member(4), member(5)}
+        for _ in range(20):
+            [spare] = made.nodes.choose(1, exclude={*kept, member(1)})
+            assert spare.id in (member(2), member(3))
+        assert len(made.nodes.choose(9)) == 4
+
+
+async def test_reads_ask_a_healthy_node_of_the_own_zone_first() -> None:
+    metadata = await EmbeddedStore.open(RealClock())
+    async with cluster(zones="abc", zone="b") as made:
+        assert [made.nodes.near(member(number)) for number in (1, 2, 3)] == [False, True, False]
+        ledgers = QuorumLedgers(
+            made.nodes, metadata, RealClock(), QuorumSettings(), near=made.nodes.near
+        )
+        asked: list[str] = []
+        for number in (1, 2, 3):
+            node = made.nodes.get(member(number))
+            assert node is not None
+            _note_reads(node, asked)
+        for ledger in (1, 2, 3):
+            writer = await ledgers.create(ledger)
+            await writer.append(b"x" * ledger)
+            found = await ledgers.read(ledger, 0, max_entries=1, max_bytes=100)
+            assert [bytes(entry.payload) for entry in found] == [b"x" * ledger]
+        assert asked == [member(2)] * 3
+        made.nodes.failed(member(2))
+        assert not made.nodes.near(member(2))
+        await ledgers.read(1, 0, max_entries=1, max_bytes=100)
+        assert asked[-1] != member(2)
+    await metadata.close()
+
+
+async def test_without_zones_nobody_is_near() -> None:
+    async with cluster(1, zones="a") as made:
+        assert not made.nodes.near(member(1))
+
+
+def _note_reads(node: RemoteNode, asked: list[str]) -> None:
+    """Append the node's name to ``asked`` whenever it is asked for entries."""
+    read = node.read
+
+    async def noting(*positional: Any, **named: Any) -> Any:
+        asked.append(node.id)
+        return await read(*positional, **named)
+
+    node.read = noting  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("place", ["", "storage-1", "=host:1", "a=host", "a=:1", "a=h:x", "a=h:0"])
