@@ -56,6 +56,7 @@ ELSEWHERE: Final = {
     "docs/releasing.md": "publishes a release",
     "docs/security.md": "needs tokens; tests/auth",
     "docs/spark.md": "needs Spark; tests/spark",
+    "docs/tables.md": "needs a lake; tests/tables",
     "docs/tour_lake.md": "needs LocalStack and Spark; tests/localstack",
     "functions/README.md": "needs an AWS account; tests/functions",
     "localstack/README.md": "installs LocalStack; tests/localstack",

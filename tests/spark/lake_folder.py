@@ -11,6 +11,7 @@ from pathlib import Path
 from sulina.lake.encoder import EncoderSettings, LedgerEncoder
 from sulina.lake.layout import object_key
 from sulina.lake.summary import ObjectHead, ObjectSummary
+from sulina.lake.typed.table import TableSchema
 from sulina.names import TopicName
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import assign
@@ -38,16 +39,18 @@ class LakeFolder:
         time_us: int | None = None,
         schema: tuple[int, int] = (0, 0),
         plain: bool = False,
+        table: TableSchema | None = None,
     ) -> ObjectSummary:
         """One more ledger of ``count`` records, a second apart from noon on.
 
-        Those of a ``plain`` one have neither keys nor attributes.
+        Those of a ``plain`` one have neither keys nor attributes. With a ``table``, the object has
+        its typed columns.
         """
         name = TopicName.parse(topic)
         first = self.ends.get(topic, 0)
         self.ledgers += 1
         encoder = LedgerEncoder(
-            ObjectHead(name, self.ledgers, first), EncoderSettings(self.row_group_bytes)
+            ObjectHead(name, self.ledgers, first), EncoderSettings(self.row_group_bytes), table
         )
         chunks: list[bytes] = []
         for start in range(first, first + count, FRAME):

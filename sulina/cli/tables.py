@@ -1,0 +1,233 @@
+"""``sulina table``: topics as Iceberg tables, over the objects of the lake."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from sulina.cli.command import JSON_ONLY, CliGroup
+from sulina.cli.failures import ExitCode
+from sulina.cli.output import (
+    columns,
+    confirm,
+    echo,
+    moment,
+    plural,
+    print_fields,
+    say,
+    show_rows,
+    shown_as_json,
+    size,
+)
+from sulina.cli.params import topic_name, yes_option
+from sulina.cli.settings import CliSettings
+from sulina.names import TopicName
+from sulina.operations.json_types import plain
+from sulina.runtime.real_clock import RealClock
+
+if TYPE_CHECKING:
+    from sulina.tables.committing import Committed
+    from sulina.tables.tables import Tables
+
+_COLUMNS: Final = columns("topic", "table", "records", "objects", "bytes", "committed", "snapshots")
+_DAY_US: Final = 86_400_000_000
+
+
+def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option(
+            "--database",
+            envvar="SULINA_DATABASE",
+            default="sulina",
+            show_default=True,
+            help="Database (namespace) of the catalog.",
+        ),
+        click.option(
+            "--catalog",
+            envvar="SULINA_CATALOG",
+            default="",
+            metavar="URL",
+            help="sqlite:///folder/catalog.db, glue:region, or the URL of a REST catalog. "
+            "[env: SULINA_CATALOG]",
+        ),
+        click.option(
+            "--lake",
+            envvar="SULINA_TIER",
+            default="",
+            metavar="URL",
+            help="What --tier of the brokers is: a folder, or s3://bucket/prefix. "
+            "[env: SULINA_TIER]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _tables(lake: str, catalog: str, database: str) -> Tables:
+    from sulina.tables.catalogs import open_catalog  # tells if pyiceberg is missing
+    from sulina.tables.objects import Lake, LakePlace
+    from sulina.tables.tables import Tables
+
+    for value, option, variable in (
+        (lake, "--lake", "SULINA_TIER"),
+        (catalog, "--catalog", "SULINA_CATALOG"),
+    ):
+        if not value:
+            raise click.UsageError(f"give {option}, or set {variable}")
+    place = LakePlace.parse(lake)
+    return Tables(Lake(place), open_catalog(catalog, place), database)
+
+
+@click.group(cls=CliGroup)
+def table() -> None:
+    """Show topics as Iceberg tables, which Spark, Athena, Trino, DuckDB and polars read.
+
+    A table is metadata only: its files are the objects that replays read, too.
+    """
+
+
+@table.command(
+    "list",
+    common=JSON_ONLY,
+    examples=["sulina table list --lake ./lake --catalog sqlite:///lake/catalog.db"],
+)
+@_place_options
+def list_(settings: CliSettings, lake: str, catalog: str, database: str) -> None:
+    """List the tables of topics in the catalog."""
+    rows = _tables(lake, catalog, database).list()
+    show_rows(
+        settings,
+        rows,
+        _COLUMNS,
+        nothing="there are no tables: `sulina table backfill --all` makes them",
+        readable=lambda row: {
+            "bytes": size(row.bytes),
+            "committed": moment(row.committed_us) if row.committed_us else "never",
+        },
+    )
+
+
+@table.command("show", common=JSON_ONLY, examples=["sulina table show /default/orders"])
+@click.argument("topic", type=topic_name)
+@_place_options
+def show(settings: CliSettings, topic: str, lake: str, catalog: str, database: str) -> None:
+    """Show one table: how far it got in each partition, and where its metadata is."""
+    found = _tables(lake, catalog, database).describe(TopicName.parse(topic))
+    if shown_as_json(settings, found):
+        return
+    fields = plain(found)
+    fields["committed"] = moment(fields.pop("committed_us"))
+    fields["bytes"] = size(found.bytes)
+    fields["partitions"] = {
+        str(part): f"offsets {each.first} to {each.next - 1}"
+        for part, each in found.partitions.items()
+    }
+    print_fields(fields)
+
+
+@table.command(
+    "backfill",
+    common=JSON_ONLY,
+    examples=[
+        "sulina table backfill /default/orders --lake ./lake --catalog sqlite:///lake/catalog.db",
+        "sulina table backfill --all --every 60",
+    ],
+)
+@click.argument("topics", nargs=-1, type=topic_name)
+@click.option("--all", "everything", is_flag=True, help="All topics that have objects.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="Repeat at this interval until interrupted.",
+)
+@_place_options
+def backfill(
+    settings: CliSettings,
+    topics: Sequence[str],
+    everything: bool,
+    every: float | None,
+    lake: str,
+    catalog: str,
+    database: str,
+) -> int:
+    """Bring the tables of topics up to date; create those that are missing.
+
+    Adds each object once and in order, however often and in however many processes it runs, and
+    removes what retention deleted. Exits with 1 if objects are missing in between.
+    """
+    if bool(topics) == everything:
+        raise click.UsageError("give topics, or --all")
+    tables = _tables(lake, catalog, database)
+    while True:
+        code = _backfill_once(settings, tables, lake, topics)
+        if every is None:
+            return code
+        time.sleep(every)
+
+
+def _backfill_once(
+    settings: CliSettings, tables: Tables, lake: str, topics: Sequence[str]
+) -> ExitCode:
+    from sulina.tables.objects import Lake, LakePlace
+
+    names = [TopicName.parse(each) for each in topics] or Lake(LakePlace.parse(lake)).topics()
+    code = ExitCode.FINE
+    for name in names:
+        done = tables.backfill(name)
+        say(settings, _sentence(name, done), {"topic": str(name), **plain(done)})
+        for gap in done.gaps:
+            code = ExitCode.FAILED
+            if not settings.json:
+                echo(
+                    f"  partition {gap.partition}: offsets {gap.first} to {gap.end - 1} are missing"
+                )
+    return code
+
+
+def _sentence(topic: TopicName, done: Committed) -> str:
+    if not done.objects and not done.removed_before:
+        return f"{topic}: up to date"
+    added = f"added {plural(done.objects, 'object')} with {plural(done.records, 'record')}"
+    removed = ", removed what retention deleted" if done.removed_before else ""
+    return f"{topic}: {added}{removed}"
+
+
+@table.command("rebuild", common=JSON_ONLY, examples=["sulina table rebuild /default/orders --yes"])
+@click.argument("topic", type=topic_name)
+@_place_options
+@yes_option
+def rebuild(
+    settings: CliSettings, topic: str, lake: str, catalog: str, database: str, yes: bool
+) -> None:
+    """Forget a table with its history, and make it anew from the objects."""
+    confirm(settings, f"Forget the snapshots of the table of {topic}, and make it anew?", yes=yes)
+    name = TopicName.parse(topic)
+    done = _tables(lake, catalog, database).rebuild(name)
+    say(settings, _sentence(name, done), done)
+
+
+@table.command(
+    "expire", common=JSON_ONLY, examples=["sulina table expire /default/orders --older-than 7"]
+)
+@click.argument("topic", type=topic_name)
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0),
+    default=7,
+    show_default=True,
+    metavar="DAYS",
+    help="Age of the snapshots to forget.",
+)
+@_place_options
+def expire(
+    settings: CliSettings, topic: str, older_than: float, lake: str, catalog: str, database: str
+) -> None:
+    """Forget old snapshots; the newest stays, and no object is deleted."""
+    tables = _tables(lake, catalog, database)
+    before_us = RealClock().wall_us() - round(older_than * _DAY_US)
+    count = tables.expire(TopicName.parse(topic), before_us)
+    say(settings, f"{topic}: forgot {plural(count, 'snapshot')}", {"expired": count})

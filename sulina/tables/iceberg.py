@@ -1,0 +1,265 @@
+"""A topic's table in an Iceberg catalog, by pyiceberg.
+
+A commit is conditional on the snapshot that the table had when it was read; pyiceberg's own retries
+are off, because they append again whatever somebody else has appended meanwhile. The snapshot's
+summary says which offsets the table has; after a snapshot by others, or a rollback, the files do.
+
+``gc.enabled`` is false, so that engines do not delete the objects, which replays read too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+from uuid import uuid4
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io import load_file_io
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AssertCurrentSchemaId,
+    SetCurrentSchemaUpdate,
+)
+from pyiceberg.types import LongType
+
+from sulina.errors import NotFound, Refused, SulinaError, Unavailable, UnknownOutcome
+from sulina.lake.decoder import Footer
+from sulina.lake.layout import ObjectName
+from sulina.lake.schema import OFFSET
+from sulina.names import TopicName
+from sulina.tables.columns import (
+    NAMES,
+    OFFSET_ID,
+    ORDER,
+    PARTITION,
+    SCHEMA,
+    SPEC,
+    grown,
+    typed_fields,
+)
+from sulina.tables.committing import Conflict
+from sulina.tables.data_file import data_file
+from sulina.tables.planning import CommitPlan, Extent, Extents
+
+_EXTENTS: Final = "sulina.extents"
+TOPIC: Final = "sulina.topic"
+"""The property that names a table's topic."""
+_PROPERTIES: Final = {
+    "gc.enabled": "false",
+    "commit.retry.num-retries": "0",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    # Rewritten files keep the exact offsets, from which extents are read.
+    "write.metadata.metrics.column.offset": "full",
+}
+
+
+def table_name(topic: TopicName) -> str:
+    """The name of a topic's table: ``default__orders`` for ``/default/orders``.
+
+    Lower case with underscores, because Glue and Athena know no other names.
+    """
+    return f"{topic.namespace}__{topic.local}".replace("-", "_").lower()
+
+
+class IcebergTable:
+    """A topic's table. Calls block on the catalog; use it from one thread at a time."""
+
+    def __init__(
+        self,
+        table: Table,
+        url_of: Callable[[ObjectName], str],
+        footer_of: Callable[[ObjectName], Footer],
+    ) -> None:
+        self._table = table
+        self._url_of = url_of
+        self._footer_of = footer_of
+
+    @property
+    def table(self) -> Table:
+        """pyiceberg's table, as it was last read."""
+        return self._table
+
+    def extents(self) -> Extents:
+        with catalog_errors("read"):
+            self._table.refresh()
+            return extents_of(self._table)
+
+    def commit(self, planned: CommitPlan) -> None:
+        footers = {name: self._footer_of(name) for name in planned.added}
+        schema, spec = self._table.schema(), self._table.spec()
+        summary = {_EXTENTS: _to_text(planned.extents)}
+        transaction = self._table.transaction()
+        try:
+            schema = _grow(transaction, schema, footers.values())
+            update = transaction.update_snapshot(summary)
+            removed = list(self._removed(planned))
+            # Only an append merges manifests, and only an overwrite removes files.
+            with update.overwrite() if removed else update.merge_append() as change:
+                for file in removed:
+                    change.delete_data_file(file)
+                for name, footer in footers.items():
+                    url = self._url_of(name)
+                    change.append_data_file(data_file(url, name.partition, footer, schema, spec))
+            transaction.commit_transaction()
+        except CommitFailedException as error:
+            raise Conflict(str(error)) from None
+        except SulinaError:
+            raise
+        except Exception as error:  # of the catalog's client or of its store: any library
+            raise UnknownOutcome(f"the catalog did not confirm the commit: {error}") from error
+
+    def _removed(self, planned: CommitPlan) -> Iterator[DataFile]:
+        for partition, before in planned.removed_before.items():
+            where = f"{PARTITION} = {partition} and {OFFSET} < {before}"
+            for task in self._table.scan(row_filter=where).plan_files():
+                if _offsets(task.file).next <= before:
+                    yield task.file
+
+
+@contextmanager
+def catalog_errors(what: str) -> Iterator[None]:
+    """Errors of the catalog's client, of whatever library, become ``Unavailable``."""
+    try:
+        yield
+    except SulinaError:
+        raise
+    except Exception as error:
+        raise Unavailable(f"the catalog could not be {what}: {error}") from error
+
+
+def find_table(catalog: Catalog, database: str, topic: TopicName) -> Table:
+    """Load the table of a topic. Raises ``NotFound``, ``Unavailable`` and ``Refused``."""
+    with catalog_errors("read"):
+        try:
+            found = catalog.load_table((database, table_name(topic)))
+        except NoSuchTableError:
+            raise NotFound(
+                f"{topic} has no table in {database}: `sulina table sync {topic}` creates it"
+            ) from None
+    return _checked(found, topic)
+
+
+def make_table(catalog: Catalog, database: str, topic: TopicName, location: str) -> Table:
+    """Load the table of a topic, or create it, with its metadata below ``location``."""
+    try:
+        return find_table(catalog, database, topic)
+    except NotFound:
+        pass
+    name = table_name(topic)
+    with catalog_errors("changed"):
+        with suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(database)
+        try:
+            made = catalog.register_table(
+                (database, name), _first_metadata(catalog, topic, location)
+            )
+        except TableAlreadyExistsError:  # by another committer, just now
+            return find_table(catalog, database, topic)
+    return _checked(made, topic)
+
+
+def _first_metadata(catalog: Catalog, topic: TopicName, location: str) -> str:
+    """Write the metadata of an empty table, and return where it is.
+
+    Catalogs that create a table assign field ids of their own; those of the objects must stay.
+    """
+    number = uuid4()
+    folder = f"{location.rstrip('/')}/{table_name(topic)}"
+    metadata = TableMetadataV2.model_validate(
+        {
+            "location": folder,
+            "table-uuid": number,
+            "schemas": [SCHEMA],
+            "current-schema-id": SCHEMA.schema_id,
+            "last-column-id": SCHEMA.highest_field_id,
+            "partition-specs": [SPEC],
+            "default-spec-id": SPEC.spec_id,
+            "last-partition-id": SPEC.last_assigned_field_id,
+            "sort-orders": [ORDER],
+            "default-sort-order-id": ORDER.order_id,
+            "properties": {
+                **_PROPERTIES,
+                TOPIC: str(topic),
+                "schema.name-mapping.default": NAMES.model_dump_json(),
+            },
+        }
+    )
+    path = f"{folder}/metadata/00000-{number}.metadata.json"
+    store = load_file_io(catalog.properties, folder)
+    ToOutputFile.table_metadata(metadata, store.new_output(path))
+    return path
+
+
+def _grow(transaction: Transaction, schema: Schema, footers: Iterable[Footer]) -> Schema:
+    """Add the typed columns of new objects to the table, in the same commit."""
+    wanted = schema
+    for footer in footers:
+        typed = typed_fields(footer.parquet.schema.to_arrow_schema())
+        wanted = grown(wanted, typed) or wanted
+    if wanted is not schema:
+        same = AssertCurrentSchemaId.model_validate({"current-schema-id": schema.schema_id})
+        newest = SetCurrentSchemaUpdate()
+        transaction._apply((AddSchemaUpdate(schema=wanted), newest), (same,))
+    return wanted
+
+
+def _checked(table: Table, topic: TopicName) -> Table:
+    owner = table.properties.get(TOPIC)
+    if owner != str(topic):
+        raise Refused(
+            f"the table {'.'.join(table.name())} belongs to {owner or 'somebody else'}, not to "
+            f"{topic}: use another database for one of them"
+        )
+    return table
+
+
+def extents_of(table: Table) -> dict[int, Extent]:
+    """The offsets that the table has of each partition, as it was last read."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return {}
+    text = snapshot.summary.get(_EXTENTS) if snapshot.summary is not None else None
+    return _from_text(text) if text is not None else _extents_of_files(table)
+
+
+def _extents_of_files(table: Table) -> dict[int, Extent]:
+    found: dict[int, Extent] = {}
+    for task in table.scan().plan_files():
+        own = _offsets(task.file)
+        known = found.get(task.file.partition[0], own)
+        extent = Extent(min(known.first, own.first), max(known.next, own.next))
+        found[task.file.partition[0]] = extent
+    return found
+
+
+def _offsets(file: DataFile) -> Extent:
+    first, last = (
+        int(from_bytes(LongType(), bounds[OFFSET_ID]))
+        for bounds in (file.lower_bounds, file.upper_bounds)
+    )
+    return Extent(first, last + 1)
+
+
+def _to_text(extents: Extents) -> str:
+    return json.dumps({str(part): [each.first, each.next] for part, each in extents.items()})
+
+
+def _from_text(text: str) -> dict[int, Extent]:
+    return {int(part): Extent(first, after) for part, (first, after) in json.loads(text).items()}

@@ -1,0 +1,133 @@
+"""The tables of a lake's topics in one database of a catalog: the calls of commands and functions.
+
+All calls block on the catalog and the store, and raise ``NotFound``, ``Refused`` or
+``Unavailable``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError
+from pyiceberg.table import Table
+
+from sulina.errors import NotFound
+from sulina.names import TopicName
+from sulina.tables.committing import Committed, bring_up_to_date
+from sulina.tables.iceberg import (
+    TOPIC,
+    IcebergTable,
+    catalog_errors,
+    extents_of,
+    find_table,
+    make_table,
+)
+from sulina.tables.objects import Lake, LakeTopic
+from sulina.tables.planning import Extent
+
+DATABASE: Final = "sulina"
+FOLDER: Final = "tables"
+"""Where the metadata of tables is stored, next to the ledgers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table as the catalog has it."""
+
+    topic: str
+    table: str
+    records: int
+    objects: int
+    bytes: int
+    committed_us: int
+    """When the newest snapshot was committed; 0 if there is none."""
+    snapshots: int
+    metadata: str
+    """Where the current metadata is, for engines that open a table by it."""
+    partitions: dict[int, Extent]
+
+
+class Tables:
+    """The tables of one lake."""
+
+    def __init__(self, lake: Lake, catalog: Catalog, database: str = DATABASE) -> None:
+        self._lake = lake
+        self._catalog = catalog
+        self._database = database
+
+    def list(self) -> list[TableState]:
+        """All tables of topics in the database."""
+        with catalog_errors("read"):
+            try:
+                names = self._catalog.list_tables(self._database)
+            except NoSuchNamespaceError:
+                return []
+            found = [self._catalog.load_table(name) for name in names]
+        return [_state(table) for table in found if TOPIC in table.properties]
+
+    def describe(self, topic: TopicName) -> TableState:
+        """One of them."""
+        return _state(find_table(self._catalog, self._database, topic))
+
+    def backfill(self, topic: TopicName) -> Committed:
+        """Bring a topic's table up to date with its objects; create it if there is none.
+
+        May be repeated, and run in several processes at once. Raises ``NotFound`` for a topic that
+        has neither objects nor a table.
+        """
+        objects = LakeTopic(self._lake, topic)
+        if not objects.list():
+            find_table(self._catalog, self._database, topic)  # else it would be created empty
+        location = f"{self._lake.place.url}/{FOLDER}"
+        table = make_table(self._catalog, self._database, topic, location)
+        return bring_up_to_date(IcebergTable(table, self._lake.url, objects.footer), objects)
+
+    def rebuild(self, topic: TopicName) -> Committed:
+        """Forget a topic's table and its history, and make it anew from the objects.
+
+        The old metadata files stay in the store; no object is deleted.
+        """
+        if not self._lake.objects(topic):
+            raise NotFound(f"{topic} has no objects in {self._lake.place.url}: nothing was changed")
+        with suppress(NotFound):
+            table = find_table(self._catalog, self._database, topic)
+            with catalog_errors("changed"):
+                self._catalog.drop_table(table.name())
+        return self.backfill(topic)
+
+    def expire(self, topic: TopicName, before_us: int) -> int:
+        """Forget snapshots committed before a time, except the newest; returns how many.
+
+        Queries as of those times are no longer possible. No object is deleted.
+        """
+        table = find_table(self._catalog, self._database, topic)
+        count = len(table.snapshots())
+        time = datetime.fromtimestamp(before_us / 1e6, UTC)
+        with catalog_errors("changed"):
+            table.maintenance.expire_snapshots().older_than(time).commit()
+            table.refresh()
+        return count - len(table.snapshots())
+
+
+def _state(table: Table) -> TableState:
+    snapshot = table.current_snapshot()
+    summary = snapshot.summary if snapshot is not None else None
+
+    def total(name: str) -> int:
+        return int((summary.get(f"total-{name}") if summary is not None else None) or 0)
+
+    return TableState(
+        topic=table.properties[TOPIC],
+        table=".".join(table.name()),
+        records=total("records"),
+        objects=total("data-files"),
+        bytes=total("files-size"),
+        committed_us=snapshot.timestamp_ms * 1000 if snapshot is not None else 0,
+        snapshots=len(table.snapshots()),
+        metadata=table.metadata_location,
+        partitions=extents_of(table),
+    )
