@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,27 @@ async def test_silent_connections_make_room_for_a_client(tmp_path: Path) -> None
         assert await asyncio.wait_for(silent[0][0].read(), PATIENCE) == b""  # the oldest
         for _, writer in [*silent, (refused_reader, refused)]:
             writer.close()
+
+
+async def test_only_with_the_brokers_own_token_a_client_is_who_it_says(guarded: Guarded) -> None:
+    """Brokers say so of clients whose certificates they have seen."""
+    await guarded.token("billing", "lookup:/default/bills")
+    limited = await guarded.token("nobody", "lookup:/default/other")
+    found = {}
+    for name, token in (("stranger", ""), ("client", limited), ("broker", ROOT)):
+        reader, writer = await dial(guarded)
+        claim = wire.Connect(
+            protocol=PROTOCOL_VERSION, token=token, principal="billing", until_us=1 << 60
+        )
+        writer.write(pack(Command.CONNECT, 1, claim))
+        answer = await reply(reader)
+        if answer.command is Command.CONNECTED:
+            writer.write(pack(Command.ADMIN, 2, wire.Admin(method="principal.whoami")))
+            shown = (await reply(reader)).body
+            assert isinstance(shown, wire.AdminResult)
+            found[name] = json.loads(shown.result)["principal"]
+        writer.close()
+    assert found == {"client": "nobody", "broker": "billing"}
 
 
 async def test_a_connection_with_a_token_is_not_replaced(tmp_path: Path) -> None:
