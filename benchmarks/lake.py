@@ -4,6 +4,9 @@ Uses one core and no object store: encodes a ledger's frames, decodes the object
 verifies it as after an upload (every byte, every frame, the digest). Rates are bytes of
 uncompressed frames per CPU time, which other work on the machine affects least. The baseline is
 pyarrow alone, writing the same columns.
+
+Then the typed columns of topics with a schema: orders of 200 bytes in each format, encoded with
+and without them in turns.
 """
 
 from __future__ import annotations
@@ -14,18 +17,28 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
+from statistics import median
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.lake_orders import OrderFormat, formats, make_orders
 from benchmarks.program import OutputOptions, option, parse, table_of, write_document
 from sulina.lake.arrow import frames_to_batch
 from sulina.lake.decoder import Footer, NeedMore, Verifier, decode_row_group, open_footer
 from sulina.lake.encoder import LedgerEncoder
-from sulina.lake.schema import WRITER_OPTIONS, WRITTEN_SCHEMA
+from sulina.lake.schema import (
+    PAYLOAD,
+    SCHEMA_ID,
+    SCHEMA_VERSION,
+    WRITER_OPTIONS,
+    WRITTEN_SCHEMA,
+)
 from sulina.lake.summary import ObjectHead
+from sulina.lake.typed.columns import PayloadDecoder
+from sulina.lake.typed.table import TableSchema
 from sulina.names import TopicName
 from sulina.wire.compression import Compression
 from sulina.wire.encode import Origin, encode_frame
@@ -39,6 +52,8 @@ _PAYLOADS = 50_000
 """Different payloads in a ledger: too many for a compressor to see one twice."""
 _PRODUCERS = 8
 _START_US = 1_750_000_000_000_000
+_ORDER_BYTES = 200
+_ORDERS_A_FRAME = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +103,26 @@ class LakeRates:
 
 
 @dataclass(frozen=True, slots=True)
+class TypedRates:
+    """Encoding with typed columns, compared with encoding without."""
+
+    name: str
+    payload_bytes: float
+    """Per record."""
+    untyped: float
+    """Records per second of CPU time, the best of all repetitions."""
+    typed: float
+    decode: float
+    """Payloads to columns alone."""
+    ratio: float
+    """Typed to untyped: the median of the repetitions' ratios."""
+    overhead: float
+    """By how much the object is larger, as a share of the object without typed columns."""
+    bytes_a_record: float
+    """The typed columns in the object."""
+
+
+@dataclass(frozen=True, slots=True)
 class LakeOptions(OutputOptions):
     """The command line's options."""
 
@@ -101,7 +136,11 @@ def main() -> int:
     console = Console(stderr=options.json)
     results = [measure(kind, options.megabytes * 1_000_000, options.repeat) for kind in KINDS]
     console.print(_table(results, options.megabytes))
-    document = json.dumps([asdict(result) for result in results], indent=1)
+    size = options.megabytes * 1_000_000
+    typed = [measure_typed(each, words, size, options.repeat) for each, words in formats()]
+    console.print(_typed_table(typed))
+    measured = [*map(asdict, results), *map(asdict, typed)]
+    document = json.dumps(measured, indent=1)
     write_document(document, options.out / "lake.json", show=options.json)
     busy = [result for result, kind in zip(results, KINDS, strict=True) if kind.records > 1]
     return 0 if all(result.encode >= GOAL_ENCODE for result in busy) else 1
@@ -128,6 +167,41 @@ def measure(kind: FrameProfile, size: int, repeat: int) -> LakeRates:
         decode=rate(lambda: _decode(footer, data)),
         verify=rate(lambda: _verify(footer, data)),
         parquet=rate(lambda: _write_plainly(batch)),
+    )
+
+
+def measure_typed(format_: OrderFormat, words: int, size: int, repeat: int) -> TypedRates:
+    """The rates for orders of one format, about ``size`` bytes of them."""
+    count = max(size // _ORDER_BYTES, _ORDERS_A_FRAME)
+    payloads = [format_.encode(order) for order in make_orders(count, words)]
+    frames = []
+    for first in range(0, count, _ORDERS_A_FRAME):
+        some = payloads[first : first + _ORDERS_A_FRAME]
+        times = [_START_US + 50 * (first + place) for place in range(len(some))]
+        keys = [b"customer-%d" % (place % 1000) for place in range(len(some))]
+        origin = Origin(f"producer-{first % _PRODUCERS}", 1, 1)
+        frame = bytearray(encode_frame(origin, first, some, times, keys=keys))
+        assign(frame, first, 1)
+        frames.append(bytes(frame))
+    table = format_.table
+    batch = frames_to_batch(frames)
+    columns = [batch.column(name) for name in (PAYLOAD, SCHEMA_ID, SCHEMA_VERSION)]
+    decoder = PayloadDecoder(table)
+    without, with_ = len(_encode(frames)), len(_encode(frames, table))
+    pairs = [
+        (_cpu_seconds(lambda: _encode(frames)), _cpu_seconds(lambda: _encode(frames, table)))
+        for _ in range(repeat)
+    ]
+    decode = min(_cpu_seconds(lambda: decoder.decode(*columns)) for _ in range(repeat))
+    return TypedRates(
+        name=format_.name,
+        payload_bytes=sum(map(len, payloads)) / count,
+        untyped=count / min(plain for plain, _ in pairs),
+        typed=count / min(typed for _, typed in pairs),
+        decode=count / decode,
+        ratio=median(plain / typed for plain, typed in pairs),
+        overhead=with_ / without - 1,
+        bytes_a_record=(with_ - without) / count,
     )
 
 
@@ -170,8 +244,8 @@ def _payload(kind: FrameProfile, random: Random) -> bytes:
     return text[: kind.size].encode()
 
 
-def _encode(frames: Sequence[bytes]) -> bytes:
-    encoder = LedgerEncoder(ObjectHead(TopicName("default", "orders"), 1, 0))
+def _encode(frames: Sequence[bytes], table: TableSchema | None = None) -> bytes:
+    encoder = LedgerEncoder(ObjectHead(TopicName("default", "orders"), 1, 0), table=table)
     chunks: list[bytes] = []
     for start in range(0, len(frames), _AT_ONCE):
         chunks += encoder.add(frames[start : start + _AT_ONCE])
@@ -226,6 +300,25 @@ def _table(results: Sequence[LakeRates], megabytes: int) -> Table:
             f"{result.verify:.0f}",
             f"{result.parquet:.0f}",
             f"{result.object_bytes / result.frame_bytes:.0%}",
+        )
+    return table
+
+
+def _typed_table(results: Sequence[TypedRates]) -> Table:
+    table = table_of(
+        "orders with typed columns, on one core",
+        *("format", "payload", "untyped", "typed", "ratio", "decode alone", "larger", "columns"),
+        caption="thousand records/s by CPU time; goal: a ratio of 60 % for JSON, 80 % for others",
+    )
+    for result in results:
+        table.add_row(
+            result.name,
+            f"{result.payload_bytes:.0f} B",
+            *(f"{rate / 1000:,.0f}" for rate in (result.untyped, result.typed)),
+            f"{result.ratio:.0%}",
+            f"{result.decode / 1000:,.0f}",
+            f"{result.overhead:.0%}",
+            f"{result.bytes_a_record:.0f} B a record",
         )
     return table
 

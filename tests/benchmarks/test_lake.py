@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.lake import KINDS, FrameProfile, make_frames, measure
+from benchmarks.lake import KINDS, FrameProfile, make_frames, measure, measure_typed
+from benchmarks.lake_orders import OrderFormat, formats
 from sulina.wire.decode import Frame
 
 
@@ -25,3 +26,10 @@ def test_frames_are_what_their_kind_says() -> None:
             kind.keys,
             kind.attributes,
         )
+
+
+@pytest.mark.parametrize(("format_", "words"), formats(), ids=["json", "avro", "protobuf"])
+def test_typed_columns_are_measured_for_each_format(format_: OrderFormat, words: int) -> None:
+    rates = measure_typed(format_, words, 400_000, 1)
+    assert 150 < rates.payload_bytes < 250 and rates.overhead > 0
+    assert rates.typed > 0 and rates.decode > 0

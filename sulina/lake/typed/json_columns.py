@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from sulina.lake.runs import Ints
-from sulina.lake.typed.json_template import Rows, Template, apply, learn
+from sulina.lake.typed.json_template import MAX_LITERAL, Rows, Template, apply, learn
 from sulina.lake.typed.shapes import BARE, MISSING, Shape, arrow_type
 from sulina.lake.typed.spans import is_utf8, payload_turns
 from sulina.lake.typed.texts import CONVERTED, convert
@@ -41,7 +41,7 @@ class JsonTemplates:
         if self._shape.wire == BARE:
             return None
         parts, fits = [], []
-        for source, starts, ends in payload_turns(payloads):
+        for source, starts, ends in payload_turns(payloads, MAX_LITERAL + 16):
             values, fine = self._some(source, starts, ends)
             parts.append(values)
             fits.append(fine)

@@ -28,6 +28,8 @@ _PLAIN: Final = re.compile(rb'"([^"\\\x00-\x1f]*)"')
 _NUMBER: Final = re.compile(rb"-?[0-9][0-9.]*")
 _SPACE: Final = re.compile(rb" *")
 _MAX_SAMPLE: Final = 16 << 10
+MAX_LITERAL: Final = 1 << 10
+"""Between two values; the bytes of ``Rows`` have so much room around them."""
 _MAX_DIGITS: Final = {"long": 18, "double": 300}
 
 
@@ -81,6 +83,8 @@ class _Learner:
         if self._at != len(self._payload):
             raise _Unlike
         self._literals.append(self._payload[self._literal_from :])
+        if max(map(len, self._literals)) > MAX_LITERAL:
+            raise _Unlike
         quotes = sum(each.count(b'"') for each in self._literals)
         return Template(
             tuple(self._literals),
@@ -192,7 +196,7 @@ def apply(template: Template, rows: Rows, shape: Shape) -> tuple[pa.StructArray,
         following = position + len(literal)
         if number:
             slot = template.slots[number - 1]
-            safe = np.where(fits, begin, position)
+            safe = begin if fits.all() else np.where(fits, begin, position)
             columns[slot.path], fine = _column(slot.shape, octets, safe, position, fits)
             fits &= fine
         begin = following

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sulina.lake.buffers import octets, offsets
 from sulina.lake.runs import Bytes, Ints
-from sulina.lake.typed.words import Flags, Octets
+from sulina.lake.typed.words import ROOM, Flags, Octets
 
 _AT_ONCE: Final = 4096
 
@@ -65,11 +65,11 @@ def used_bytes(values: pa.Array) -> tuple[Bytes, Ints]:
     return octets(values)[bounds[0] : bounds[-1]], (bounds - bounds[0]).astype(np.int64)
 
 
-def payload_turns(payloads: pa.Array) -> Iterator[tuple[Octets, Ints, Ints]]:
+def payload_turns(payloads: pa.Array, room: int = ROOM) -> Iterator[tuple[Octets, Ints, Ints]]:
     """Payloads without nulls, some at a time: their bytes, and where each starts and ends.
 
     So many that what is computed for them stays in the processor's cache.
     """
     for start in range(0, len(payloads), _AT_ONCE):
         data, bounds = used_bytes(payloads.slice(start, _AT_ONCE))
-        yield Octets(data), bounds[:-1], bounds[1:]
+        yield Octets(data, room), bounds[:-1], bounds[1:]

@@ -16,8 +16,8 @@ from sulina.lake.runs import Bytes, Ints
 Words = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 
-ROOM: Final = 16
-"""Bytes before and after the data. Positions count from the start of the data."""
+ROOM: Final = 32
+"""Bytes before and after the data, unless a reader needs more. Positions count from its start."""
 
 
 def word(number: int) -> np.uint64:
@@ -32,33 +32,34 @@ _ONE: Final = word(1)
 class Octets:
     """Bytes that are read at many positions."""
 
-    __slots__ = ("data", "padded", "words")
+    __slots__ = ("data", "padded", "room", "words")
 
-    def __init__(self, data: Bytes) -> None:
-        self.padded = np.zeros(len(data) + 2 * ROOM, np.uint8)
-        self.padded[ROOM : ROOM + len(data)] = data
-        self.data = self.padded[ROOM : ROOM + len(data)]
+    def __init__(self, data: Bytes, room: int = ROOM) -> None:
+        self.room = room
+        self.padded = np.zeros(len(data) + 2 * room, np.uint8)
+        self.padded[room : room + len(data)] = data
+        self.data = self.padded[room : room + len(data)]
         self.words: Words = np.ndarray(
-            (len(data) + ROOM + 8,), "<u8", self.padded.data, offset=0, strides=(1,)
+            (len(self.padded) - 7,), "<u8", self.padded.data, offset=0, strides=(1,)
         )
 
     def at(self, positions: Ints) -> Words:
-        """The eight bytes from each position on; beyond the data and its room, any bytes."""
-        places = np.clip(positions + ROOM, 0, len(self.words) - 1)
-        found: Words = self.words[places]  # ``take`` would copy all words
+        """The eight bytes from each position on, which is within the data or near it."""
+        found: Words = self.words[positions + self.room]  # ``take`` would copy all words
         return found
 
     def byte(self, positions: Ints) -> Bytes:
         """The byte at each position."""
-        found: Bytes = self.padded.take(positions + ROOM, mode="clip")
+        found: Bytes = self.padded.take(positions + self.room, mode="clip")
         return found
 
     def equal(self, positions: Ints, literal: bytes) -> Flags:
-        """Where ``literal`` is, within the data or beyond its end."""
+        """Where ``literal`` is; there must be room for it before and after the data."""
         same: Flags | None = None
+        places = positions + self.room
         for start in range(0, len(literal), 8):
             piece = literal[start : start + 8]
-            found = self.at(positions + start)
+            found = self.words[places + start if start else places]
             if len(piece) < 8:
                 found = found & word((1 << 8 * len(piece)) - 1)
             here = found == word(int.from_bytes(piece, "little"))
