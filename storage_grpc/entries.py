@@ -159,12 +159,12 @@ def payload_buffers(
 ) -> tuple[Sequence[Buffer], int]:
     """The buffers of a payload and their total size. Raises ``Refused`` or ``TooLarge``."""
     buffers: Sequence[Buffer]
-    if isinstance(payload, bytes | bytearray):
-        buffers = (payload,)
-        length = len(payload)
-    elif isinstance(payload, memoryview):
+    if isinstance(payload, memoryview):
         buffers = (payload,)
         length = payload.nbytes
+    elif isinstance(payload, (bytes, bytearray)):  # `bytes | bytearray` is built at every call
+        buffers = (payload,)
+        length = len(payload)
     else:
         buffers = payload
         length = sum(memoryview(buffer).nbytes for buffer in buffers)

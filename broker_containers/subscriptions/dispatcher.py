@@ -187,8 +187,15 @@ class Dispatcher:
             and self.window.records < self.limits.records
             and (self._barrier is None or not self._blocks)
             and (not self.max_unacked or self._room > 0)
-            and any(m.can_take and self._selector.is_active(m) for m in self.members.values())
+            and self._someone_takes
         )
+
+    @property
+    def _someone_takes(self) -> bool:
+        for member in self.members.values():
+            if member.can_take and self._selector.is_active(member):
+                return True
+        return False
 
     @property
     def _blocks(self) -> bool:
@@ -247,7 +254,7 @@ class Dispatcher:
 
     def next(self, now: float) -> Pick | None:
         """The next delivery, already counted as in flight; None if there is none now."""
-        if self.max_unacked and self._room <= 0:
+        if not self.window.ready_count or (self.max_unacked and self._room <= 0):
             return None
         barrier = self._barrier if self._barrier is not None and self._blocks else None
         pick = self._selector.pick(self.window, barrier)

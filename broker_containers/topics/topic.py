@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from broker_containers.quotas.quotas import Live, QuotaExceeded, Quotas
 from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
@@ -156,6 +156,7 @@ class Topic:
             if verdict is Verdict.OVERLAPS or first is None:
                 producer.finish(slot, _overlap(header))
             else:
+                first.repeats = first.repeats or []
                 first.repeats.append((producer, slot))
 
     def _problem(
@@ -282,7 +283,7 @@ class _Publishing:
     slot: PublishOutcome
     header: FrameHeader
     began: float
-    repeats: list[tuple[TopicProducer, PublishOutcome]] = field(default_factory=list)
+    repeats: list[tuple[TopicProducer, PublishOutcome]] | None = None
     """The same frame, sent again before its outcome was known."""
 
     def appended(self, outcome: CachedFrame | SulinaError) -> None:
@@ -295,10 +296,10 @@ class _Publishing:
             error = Retriable(str(outcome)) if isinstance(outcome, Fenced) else outcome
             topic.failed[type(error)] += header.count
             self.producer.finish(self.slot, error)
-            for producer, slot in self.repeats:
+            for producer, slot in self.repeats or ():
                 producer.finish(slot, error)
         else:
             self.producer.finish(self.slot, outcome.base)
-            for producer, slot in self.repeats:
+            for producer, slot in self.repeats or ():
                 producer.finish(slot, REPEATED)
             topic._stored(self, outcome)

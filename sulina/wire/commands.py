@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
@@ -101,9 +100,14 @@ _BODIES: Final[dict[Command, type[Message]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """One received command. ``data`` is writable and owned by the receiver."""
+_DECODERS: Final = {int(kind): (kind, body.FromString) for kind, body in _BODIES.items()}
+
+
+class Incoming(NamedTuple):
+    """One received command. ``data`` is writable and owned by the receiver.
+
+    A tuple, because one is created per command.
+    """
 
     command: Command
     request: int
@@ -128,11 +132,12 @@ def unpack(command: memoryview, control_limit: int = 1 << 30) -> Incoming:
         raise ProtocolError("a command's control body is longer than the command")
     if control_length > control_limit:
         raise ProtocolError(f"the control body exceeds the maximum of {control_limit} bytes")
+    found = _DECODERS.get(number)
+    if found is None:
+        raise ProtocolError(f"unknown command number {number}")
+    kind, decode = found
     try:
-        kind = Command(number)
-        body = _BODIES[kind].FromString(bytes(command[PREFIX.size : end]))
-    except ValueError:
-        raise ProtocolError(f"unknown command number {number}") from None
+        body = decode(bytes(command[PREFIX.size : end]))
     except DecodeError:
         raise ProtocolError(
             f"the control body of a {kind.name} command cannot be decoded"

@@ -41,6 +41,7 @@ class Origin:
         return producer_id(self.name)
 
 
+@lru_cache(maxsize=4096)
 def producer_id(name: str) -> int:
     """The 64-bit id of a producer's name."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")

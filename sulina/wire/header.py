@@ -137,7 +137,12 @@ class FrameHeader(NamedTuple):
     @property
     def columns_at(self) -> int:
         """Where the columns start, counted from the start of the frame."""
-        return self.slots_at + (padded(self.count) if self.flags & HAS_KEYS else 0)
+        # Without the other properties, since it is needed for every frame.
+        at = HEADER_SIZE + (self.name_length + 7 & ~7)
+        if self.flags & (DELAYED | HAS_KEYS):
+            at += _DUE.size if self.flags & DELAYED else 0
+            at += padded(self.count) if self.flags & HAS_KEYS else 0
+        return at
 
 
 def pack_header(

@@ -62,6 +62,16 @@ def record_of(message: pb.StreamMessage, size: int, clock: Clock) -> DanubeRecor
 
 def frame_of(producer: str, first_sequence: int, records: Sequence[DanubeRecord]) -> bytes:
     """A frame of records that all fit the first."""
+    if len(records) == 1:
+        (alone,) = records
+        return encode_frame(
+            Origin(producer, *alone.schema),
+            first_sequence,
+            (alone.payload,),
+            alone.time_us,
+            keys=None if alone.key is None else (alone.key,),
+            attributes=(alone.attributes,) if alone.attributes else None,
+        )
     return encode_frame(
         Origin(producer, *records[0].schema),
         first_sequence,
