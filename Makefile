@@ -68,6 +68,10 @@ attack: .venv/.stamp-dev .venv/.stamp-project ## attack a real broker, and measu
 danube-tests: .venv/.stamp-dev .venv/.stamp-project ## run Danube's own tests against Sulina: DANUBE=checkout, ARGS="--go checkout"
 	@$(bin)/python -m tests.danube.conformance $(if $(DANUBE),--danube $(DANUBE)) $(ARGS)
 
+.PHONY: deploy-test
+deploy-test: .venv/.stamp-dev .venv/.stamp-project $(apart) ## deploy with Pulumi's own engine to emulators: ARGS="--stack dev --json"
+	@$(bin)/python -m tests.deploy $(ARGS)
+
 .PHONY: fuzz
 fuzz: .venv/.stamp-dev .venv/.stamp-project .venv-fuzz/installed.lock ## fuzz what decodes bytes, guided by coverage: MINUTES=1, ARGS=--list
 	@$(bin)/python -m tests.fuzz --minutes $(or $(MINUTES),1) $(ARGS)

@@ -6,18 +6,15 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
 import trustme
 
-from infra.artifacts import FUNCTIONS
 from localstack.deployment.stack_files import ROOT
 from localstack.emulators.moto import running_moto
+from tests.infra.builds import aws_client, public_zone, write_built
 from tests.infra.graph import Graph
 from tests.support.fixtures import made_once
 
@@ -80,7 +77,7 @@ def emulated(graph_of: Callable[[str], Graph]) -> Graph:
 
 def _make(folder: Path) -> None:
     """Run the program for all plans. Blocks for seconds; fails with its output."""
-    built = _built(folder)
+    built = write_built(folder)
     named = {**built, "domain": DOMAIN, "zoneId": "Z0123456789ABC"}
     public = {**named, "public": "true", "allowed": "203.0.113.0/24", "upTo": "cluster"}
     del public["imageTag"]
@@ -100,9 +97,9 @@ def _make(folder: Path) -> None:
     building = {name: value for name, value in built.items() if name != "imageTag"}
     developed = {**building, "alarmEmail": "team@example.com"}
     with running_moto(folder) as server:
-        zone = _public_zone(server.url)
+        zone = public_zone(server.url)
         for number in range(3):  # next to the default one and that of prod
-            _client("ec2", server.url).create_vpc(CidrBlock=f"10.{number}.0.0/16")
+            aws_client("ec2", server.url).create_vpc(CidrBlock=f"10.{number}.0.0/16")
         plans = [
             _plan("dev", "dev", developed),
             _plan("prod", "prod", named),
@@ -152,38 +149,4 @@ def _plan(
         "settings": settings,
         "running": running,
         "aws": aws,
-    }
-
-
-def _client(service: str, url: str) -> Any:
-    return boto3.client(
-        service,
-        endpoint_url=url,
-        region_name="eu-central-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
-
-
-def _public_zone(url: str) -> str:
-    """The public DNS zone, which exists before a deployment."""
-    client = _client("route53", url)
-    made = client.create_hosted_zone(Name="example.com", CallerReference="tests")
-    return str(made["HostedZone"]["Id"]).rpartition("/")[2]
-
-
-def _built(folder: Path) -> dict[str, str]:
-    """Write function archives and job files like a build's; returns the settings for them."""
-    for name in FUNCTIONS:
-        with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
-            archive.writestr(f"functions/{name}/handler.py", "def handler(event, context): ...\n")
-    jobs = folder / "jobs"
-    jobs.mkdir()
-    (jobs / "environment.tar.gz").write_bytes(b"packed")
-    (jobs / "audit.py").write_text("# a job\n")
-    return {
-        "functionsFolder": str(folder),
-        "jobsFolder": str(jobs),
-        "imageTag": "1.2.3",
-        "checks": "false",  # they would call the real AWS; test_preflight.py tests them
     }

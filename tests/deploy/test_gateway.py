@@ -1,0 +1,118 @@
+"""The gateway between Pulumi's plugin and an emulated AWS, and what it adds for ECS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ProxyConnectionError
+
+from localstack.emulators.moto import ACCOUNT
+from localstack.emulators.server import EmulatorServer
+from tests.deploy.ecs import BROKEN, EcsDeployments
+from tests.deploy.gateway import Answer, Call, Gateway
+
+_KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+
+
+@pytest.fixture
+def gateway(moto: EmulatorServer) -> Iterator[Gateway]:
+    with Gateway(moto.url, [EcsDeployments()]) as made:
+        yield made
+
+
+def test_what_has_no_endpoint_is_refused_and_remembered(gateway: Gateway) -> None:
+    once = Config(proxies={"https": gateway.url}, retries={"total_max_attempts": 1})
+    glue = boto3.client("glue", config=once, **_KEYS)
+
+    with pytest.raises(ProxyConnectionError):
+        glue.get_databases()
+
+    assert gateway.refused == ["glue.us-east-1.amazonaws.com:443"]
+
+
+def test_a_host_with_an_account_in_front_reaches_the_emulator(gateway: Gateway) -> None:
+    s3 = boto3.client("s3", endpoint_url=gateway.url, **_KEYS)
+    s3.create_bucket(Bucket="tagged")
+    tags = [{"Key": "a", "Value": "1"}]
+    s3.put_bucket_tagging(Bucket="tagged", Tagging={"TagSet": tags})
+    named = gateway.url.replace("127.0.0.1", "localhost")
+    control = boto3.client(
+        "s3control", endpoint_url=named, config=Config(proxies={"http": gateway.url}), **_KEYS
+    )
+
+    seen = control.list_tags_for_resource(AccountId=ACCOUNT, ResourceArn="arn:aws:s3:::tagged")
+
+    assert seen["Tags"] == tags
+    assert not gateway.refused
+
+
+def test_large_and_empty_objects_pass_as_they_are(gateway: Gateway) -> None:
+    s3 = boto3.client("s3", endpoint_url=gateway.url, **_KEYS)
+    s3.create_bucket(Bucket="passing")
+
+    for key, body in (("large", b"x" * 3_000_000), ("empty", b"")):
+        s3.put_object(Bucket="passing", Key=key, Body=body)
+        assert s3.head_object(Bucket="passing", Key=key)["ContentLength"] == len(body)
+        assert s3.get_object(Bucket="passing", Key=key)["Body"].read() == body
+
+
+def test_services_run_what_they_should(gateway: Gateway) -> None:
+    ecs = boto3.client("ecs", endpoint_url=gateway.url, **_KEYS)
+    service = _service(ecs, "steady", "repository:1", rollback=True)
+
+    assert service["runningCount"] == service["desiredCount"] == 2
+    assert _deployment(ecs, "steady")["status"] == "SUCCESSFUL"
+
+
+@pytest.mark.parametrize(
+    ("rollback", "status"), [(True, "ROLLBACK_SUCCESSFUL"), (False, "IN_PROGRESS")]
+)
+def test_a_broken_image_is_rolled_back_where_a_service_asks_for_it(
+    gateway: Gateway, rollback: bool, status: str
+) -> None:
+    ecs = boto3.client("ecs", endpoint_url=gateway.url, **_KEYS)
+    name = f"rollback-{rollback}"
+    _service(ecs, name, f"repository:{BROKEN}", rollback=rollback)
+
+    assert _deployment(ecs, name)["status"] == status
+
+
+def test_what_emulators_refuse_is_passed_on() -> None:
+    headers = {
+        "X-Amz-Target": "AmazonEC2ContainerServiceV20141113.CreateService",
+        "Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/ecs/aws4_request, x",
+    }
+    call = Call("POST", "/", headers, b"{}")
+    assert call.service == "ecs"
+    refused = Answer(400, {}, b'{"__type": "ClusterNotFoundException"}')
+
+    assert EcsDeployments().after(call, refused) is refused
+
+
+def _service(ecs: Any, name: str, image: str, *, rollback: bool) -> dict[str, Any]:
+    ecs.create_cluster(clusterName="cluster")
+    container = {"name": "a", "image": image, "memory": 128}
+    ecs.register_task_definition(family=name, containerDefinitions=[container])
+    ecs.create_service(
+        cluster="cluster",
+        serviceName=name,
+        taskDefinition=name,
+        desiredCount=2,
+        deploymentConfiguration={
+            "deploymentCircuitBreaker": {"enable": rollback, "rollback": rollback}
+        },
+    )
+    found: dict[str, Any] = ecs.describe_services(cluster="cluster", services=[name])["services"][0]
+    return json.loads(json.dumps(found, default=str))  # type: ignore[no-any-return]
+
+
+def _deployment(ecs: Any, name: str) -> dict[str, Any]:
+    [brief] = ecs.list_service_deployments(cluster="cluster", service=name)["serviceDeployments"]
+    arn = brief["serviceDeploymentArn"]
+    [found] = ecs.describe_service_deployments(serviceDeploymentArns=[arn])["serviceDeployments"]
+    return dict(found)
