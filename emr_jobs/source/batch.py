@@ -20,7 +20,6 @@ from emr_jobs.source.planning import ObjectSlice, plan
 from emr_jobs.source.reading import empty_columns, read_slice
 from emr_jobs.source.storage import LakeStorage
 from emr_jobs.source.worker import spare_worker
-from sulina.lake.schema import PAYLOAD, SCHEMA_ID, SCHEMA_VERSION
 
 _FEW: Final = 64
 """Up to this many objects, a task reads all footers before it reads the first object."""
@@ -68,17 +67,18 @@ def read_partition(
     storage = LakeStorage(options.location)
     footers = _footers(storage, partition.slices)
     shaper = Shaper(schema, empty_columns(footers))
-    columns = shaper.stored
-    if shaper.wants_value:
-        columns = sorted({*columns, PAYLOAD, SCHEMA_ID, SCHEMA_VERSION})
     for slice_, footer in zip_longest(partition.slices, footers):
         name = slice_.found.name
+        columns = shaper.stored
+        if shaper.wants_value:
+            assert decoder is not None, "a typed column comes with a decoder"
+            footer = footer or read_footer(storage, slice_.found)
+            columns = sorted({*columns, *decoder.columns(footer.typed)})
         for rows in read_slice(
             storage, slice_, columns, partition.bounds, options.batch_records, footer
         ):
             typed = None
-            if shaper.wants_value:
-                assert decoder is not None, "a typed column comes with a decoder"
+            if shaper.wants_value and decoder is not None:
                 typed = decoder.decode(rows.table, rows.summary)
             yield shaper.shape(rows.table, name, typed)
     spare_worker()

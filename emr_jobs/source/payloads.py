@@ -17,10 +17,17 @@ from emr_jobs.source.options import PayloadOptions, TopicPatterns
 from emr_jobs.source.registry import fetch_versions
 from emr_jobs.source.value_types import struct_of
 from sulina.errors import Refused
-from sulina.lake.schema import OFFSET, PAYLOAD, SCHEMA_ID, SCHEMA_VERSION
-from sulina.lake.summary import ObjectSummary
+from sulina.lake.schema import (
+    OFFSET,
+    PAYLOAD,
+    SCHEMA_ID,
+    SCHEMA_VERSION,
+    VALUE,
+    VALUE_ERROR,
+)
+from sulina.lake.summary import ObjectSummary, TypedSummary
 from sulina.lake.typed.columns import PayloadDecoder, Typed
-from sulina.lake.typed.schema_version import SchemaVersion
+from sulina.lake.typed.schema_version import TYPED, SchemaVersion
 from sulina.lake.typed.table import TableSchema, table_schema
 
 _TYPES: Final = {"json": "json_schema", "avro": "avro", "protobuf": "protobuf"}
@@ -40,14 +47,29 @@ class Decoder:
         """The Spark type of the column ``value``."""
         return struct_of(_table(self.versions, self.as_of).columns)
 
+    def columns(self, stored: TypedSummary | None) -> tuple[str, ...]:
+        """The columns of an object that :meth:`decode` needs.
+
+        Those that were stored count only if they are of the same versions: with others, defaults
+        and the reading of records that name no version may differ.
+        """
+        numbers = {each.number for each in self.versions if each.type in TYPED}
+        same = stored is not None and stored.subject_id == self.versions[-1].id
+        if stored is not None and same and set(stored.versions) == numbers and not self.as_of:
+            return VALUE, VALUE_ERROR
+        return PAYLOAD, SCHEMA_ID, SCHEMA_VERSION
+
     def decode(self, rows: Any, summary: ObjectSummary) -> Typed:
-        """The typed columns of ``rows``.
+        """The typed columns of ``rows``, which has the columns that :meth:`columns` named.
 
         A payload that does not fit has a null value and a reason, or raises ``Refused``, depending
         on the option ``onBadPayload``.
         """
-        columns = [rows.column(name) for name in (PAYLOAD, SCHEMA_ID, SCHEMA_VERSION)]
-        typed = _decoder(self.versions, self.as_of).decode(*columns)
+        if VALUE in rows.schema.names:
+            typed = Typed(rows.column(VALUE), rows.column(VALUE_ERROR))
+        else:
+            columns = [rows.column(name) for name in (PAYLOAD, SCHEMA_ID, SCHEMA_VERSION)]
+            typed = _decoder(self.versions, self.as_of).decode(*columns)
         if self.fail and typed.rejected:
             raise _bad(rows, typed, summary)
         return typed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import pytest
 
 from sulina.errors import NotFound
+from sulina.lake.typed.columns import PayloadDecoder
+from sulina.lake.typed.schema_version import SchemaVersion
+from sulina.lake.typed.table import table_schema
 from tests.spark.lake_folder import LakeFolder
-from tests.spark.typed_reads import put, register, values
+from tests.spark.typed_reads import put, register, table, values
 from tests.support.server import SulinaProcess
 
 TEXT = {"type": "string"}
@@ -111,3 +115,38 @@ def test_a_version_is_read_as_of_itself(
     assert found == [{"a": "1", "b": "2"}, {"a": None, "b": "3"}]
     with pytest.raises(NotFound, match="no version 9"):
         values(lake, registry=shared_sulina_process.http_url, subject="all-as-of", version=9)
+
+
+def test_stored_columns_are_read_if_they_are_of_the_same_versions(
+    lake: LakeFolder, shared_sulina_process: SulinaProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, subject = shared_sulina_process, "all-stored"
+    first = schema(a=TEXT, at={"type": "string", "format": "date-time"}, n={"type": "array"})
+    (version,) = register(server, subject, "json_schema", first, compatibility="none")
+    names = version["id"], version["version"]
+    stored = table_schema([SchemaVersion(*names, "json_schema", json.dumps(first).encode())])
+    payloads = [b'{"a":"x","at":"2026-05-01T12:00:00Z","n":[1]}', b"bad"]
+    put(lake, *payloads, schema=names)
+    lake.add("/default/orders", 2, payloads=payloads, schema=names, table=stored)
+    given: dict[str, Any] = {"registry": server.http_url, "subject": subject}
+    given |= {"onBadPayload": "null", "columns": "offset,value,value_error"}
+    rows = table(lake, **given)
+    for name in ("value", "value_error"):
+        column = rows.column(name).to_pylist()
+        assert column[:2] == column[2:]
+
+    decoded = []
+
+    def decode(self: PayloadDecoder, payloads: Any, *more: Any) -> Any:
+        decoded.append(len(payloads))
+        return original(self, payloads, *more)
+
+    original = PayloadDecoder.decode
+    monkeypatch.setattr(PayloadDecoder, "decode", decode)
+    table(lake, **given)
+    assert decoded == [2]
+    # Another version: what was stored may have other defaults.
+    register(server, subject, "json_schema", schema(a=TEXT, b={"type": "string", "default": "?"}))
+    found = table(lake, **given).column("value").to_pylist()
+    assert [each and each["b"] for each in found] == ["?", None, "?", None]
+    assert decoded == [2, 2, 2]
