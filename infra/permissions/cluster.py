@@ -35,7 +35,11 @@ CLUSTER: Final[Needs] = {
         pass_role("ecs-tasks.amazonaws.com"),
     ),
     "aws:ecs/service:Service": (
-        named("ecs", "CreateService DeleteService DescribeServices UpdateService", _ECS[1]),
+        named(
+            "ecs",
+            "CreateService DeleteService DescribeServices ListServiceDeployments UpdateService",
+            _ECS[1],
+        ),
         named("ecs", "DescribeServiceDeployments", "service-deployment/{prefix}-*"),
         _ECS_TAGS,
     ),
