@@ -196,7 +196,7 @@ class LoadBalancer(Component):
                 each if ":" in each else f"arn:{region.partition}:iam::{each}:root"
                 for each in endpoint.private_link
             ],
-            private_dns_name=endpoint.domain or None,
+            private_dns_name=endpoint.domain,
             tags={"Name": self.named("private-link")},
             opts=self.within(),
         )

@@ -83,6 +83,9 @@ def parse_endpoint(values: Values, internal_tls: bool) -> EndpointSettings:
         raise values.error(
             "privateLink", "needs an internal load balancer, so sulina:public must be false"
         )
+    if found.private_link and not found.domain:
+        # Lookups return this name, which must lead to the endpoint in the other account's network.
+        raise values.error("domain", "must be set with sulina:privateLink")
     wide = any(ipaddress.IPv4Network(each).prefixlen < 8 for each in found.allowed)
     if found.public and (wide or not found.allowed):
         raise values.error(

@@ -226,6 +226,7 @@ NAMED = {"domain": "a.example.com", "zoneId": "Z1"}
             {"clientAuthorities": "{pem}", "domain": "a.example.com", "certificateArn": "{arn}"},
             "must not be set with sulina:clientAuthorities",
         ),
+        ({"privateLink": "1" * 12}, "sulina:domain is not set but must be set with sulina:pri"),
         ({"privateLink": "everybody"}, "must list AWS accounts such as 111122223333"),
         ({"privateLink": "*"}, "must list AWS accounts such as 111122223333"),
         (
