@@ -19,6 +19,7 @@ import sulina
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.model import Start
 from sulina.runtime.real_clock import RealClock
+from sulina.runtime.stop_signal import INTERRUPTED
 from sulina.runtime.tasks import stop_tasks
 
 TOPICS: Final = tuple(f"/default/scaling-{number}" for number in range(1, 5))
@@ -181,6 +182,8 @@ def main(argv: Sequence[str]) -> int:
     except SulinaError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
     lost = f"{len(found.faults)} gaps" if found.faults else "none lost"
     _say(f"{found.messages} messages, {found.repeated} delivered twice, {lost}, no call failed")
     for fault in found.faults:

@@ -13,7 +13,9 @@ from typing import Any, Final
 import click
 
 from broker_containers.local_cluster.ports import BROKER_PORT
+from localstack.cloud.balancer import check_free
 from localstack.cloud.endpoints import Endpoints, emulated_aws
+from localstack.cloud.engine import find_pulumi
 from localstack.cloud.folder import cloud_folder
 from localstack.cloud.panel import print_panel, write_variables
 from localstack.cloud.running import CloudSettings, RunningCloud, running_cloud
@@ -77,6 +79,11 @@ class CloudOptions:
         metavar="NAME=VALUE",
         multiple=True,
     )
+    engine: bool = option(
+        True,
+        "Run the program under Pulumi's engine, if it is installed with its plugins.",
+        flag="--engine/--no-engine",
+    )
     data: Path = option(
         Path(".sulina-cloud"),
         "Folder for all data and logs; created if missing.",
@@ -97,7 +104,11 @@ class CloudOptions:
             if not equals:
                 raise click.UsageError(f"--set {each} must have the form NAME=VALUE")
             stack[name] = value
-        return CloudSettings(stack, self.port, self.tier_after, self.minute, broker_arguments)
+        # SeaweedFS lacks settings of buckets that the engine's plugin reads back.
+        pulumi = find_pulumi() if self.engine and self.s3 == "localstack" else None
+        return CloudSettings(
+            stack, self.port, self.tier_after, self.minute, broker_arguments, pulumi
+        )
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -113,6 +124,7 @@ def main(options: CloudOptions, more: tuple[str, ...]) -> None:
         if make_environments(list(environments)):
             sys.exit(ExitCode.FAILED)
         with cloud_folder(options.data, options.s3, persistent=persistent) as folder:
+            check_free(options.port)
             _say(f"starting an emulated AWS, data in {folder}", options.as_json)
             with emulated_aws(options.s3, folder / "aws", options.aws_port) as endpoints:
                 done = asyncio.run(_run(options, settings, endpoints, folder))

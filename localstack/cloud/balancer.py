@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
 from broker_containers.local_cluster.front import DanubeFront
 from broker_containers.local_cluster.ports import LOCAL
-from localstack.cloud.addresses import ADMIN, BINARY, GRPC
+from localstack.cloud.addresses import ADMIN, BINARY, GRPC, HTTP
 from localstack.cloud.containers import Containers
 from localstack.emulators.server import free_ports
+from sulina.errors import Refused
 from sulina.runtime.seam import Clock
 
 
@@ -25,6 +27,20 @@ def listener_ports(account: Any, wanted: int) -> dict[int, int]:
     if not wanted:
         return dict(zip(ports, free_ports(len(ports)), strict=True))
     return {port: wanted if port == BINARY else port for port in ports}
+
+
+def check_free(wanted: int) -> None:
+    """Raises ``Refused`` if a port of the load balancer is in use; ``wanted`` as above."""
+    for port in (wanted, HTTP, GRPC, ADMIN) if wanted else ():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOCAL, port))
+            except OSError:
+                raise Refused(
+                    f"port {port} of {LOCAL} is in use: stop the program that uses it, or choose "
+                    "free ports with --port 0"
+                ) from None
 
 
 class Balancer:

@@ -3,65 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
-from aiohttp import ClientSession, ClientTimeout, web
+from aiohttp import web
 
-from broker_containers.local_cluster.ports import LOCAL
+from localstack.cloud.forwarding import Forwarding, Handler
 from localstack.cloud.functions import RUNTIME, FunctionError, FunctionRunner
 from localstack.cloud.job_runs import JobRun, JobRunner
 from sulina.errors import NotFound, SulinaError
 
-_MAX_BYTES: Final = 64 << 20
-_SECONDS: Final = 60.0
-_NOT_PASSED: Final = frozenset({"connection", "content-length", "host", "transfer-encoding"})
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+class Door(Forwarding):
+    """Use as ``async with``, which returns its URL."""
 
-
-class Door:
-    """Use as ``async with``; ``port`` is a free one unless given."""
-
-    def __init__(
-        self, functions: FunctionRunner, jobs: JobRunner, moto: str, port: int = 0
-    ) -> None:
+    def __init__(self, functions: FunctionRunner, jobs: JobRunner, moto: str) -> None:
+        super().__init__(moto)
         self._functions = functions
         self._jobs = jobs
-        self._moto = moto
-        self._port = port
-        app = web.Application(client_max_size=_MAX_BYTES, middlewares=[_errors])
         runtime = f"/{RUNTIME}/{{name}}/2018-06-01/runtime/invocation"
         runs = "/applications/{application}/jobruns"
-        app.add_routes(
-            [
-                web.post("/2015-03-31/functions/{name}/invocations", self._invoke),
-                web.get(f"{runtime}/next", self._next),
-                web.post(f"{runtime}/{{call}}/{{outcome:response|error}}", self._finish),
-                web.post(runs, self._start_run),
-                web.get(runs, self._list_runs),
-                web.get(f"{runs}/{{run}}", self._get_run),
-                web.delete(f"{runs}/{{run}}", self._cancel_run),
-                web.route("*", "/{path:.*}", self._pass_on),
-            ]
-        )
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-        self._session: ClientSession | None = None
+        self.middlewares = [_errors]
+        self.routes = [
+            web.post("/2015-03-31/functions/{name}/invocations", self._invoke),
+            web.get(f"{runtime}/next", self._next),
+            web.post(f"{runtime}/{{call}}/{{outcome:response|error}}", self._finish),
+            web.post(runs, self._start_run),
+            web.get(runs, self._list_runs),
+            web.get(f"{runs}/{{run}}", self._get_run),
+            web.delete(f"{runs}/{{run}}", self._cancel_run),
+            web.route("*", "/{path:.*}", self.pass_on),
+        ]
 
     async def __aenter__(self) -> str:
-        """The URL."""
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, LOCAL, self._port)
-        await site.start()
-        address = f"{LOCAL}:{self._runner.addresses[0][1]}"
-        self._functions.address = address
-        self._session = ClientSession(timeout=ClientTimeout(total=_SECONDS), auto_decompress=False)
-        return f"http://{address}"
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._runner.cleanup()
-        if self._session is not None:
-            await self._session.close()
+        url = await super().__aenter__()
+        self._functions.address = url.removeprefix("http://")
+        return url
 
     async def _invoke(self, request: web.Request) -> web.Response:
         # An ARN is as good as a name.
@@ -115,26 +91,6 @@ class Door:
 
     def _run(self, request: web.Request) -> JobRun:
         return self._jobs.find(request.match_info["run"])
-
-    async def _pass_on(self, request: web.Request) -> web.Response:
-        assert self._session is not None
-        headers = {
-            name: value
-            for name, value in request.headers.items()
-            if name.lower() not in _NOT_PASSED
-        }
-        async with self._session.request(
-            request.method,
-            f"{self._moto}{request.raw_path}",
-            headers=headers,
-            data=await request.read(),
-        ) as answer:
-            kept = {
-                name: value
-                for name, value in answer.headers.items()
-                if name.lower() not in _NOT_PASSED
-            }
-            return web.Response(status=answer.status, body=await answer.read(), headers=kept)
 
 
 @web.middleware

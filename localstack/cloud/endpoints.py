@@ -3,7 +3,8 @@
 LocalStack has no ECS, ELB, Glue, EMR and Auto Scaling, and its functions need Docker: moto has the
 API of these. EC2, IAM and KMS are in moto too, because it looks up the subnets, roles and keys that
 other requests name; Secrets Manager and SSM, because with them LocalStack has its own Lambda, and
-refuses to notify functions that are elsewhere. What neither does, the runners of this package do.
+refuses to notify functions that are elsewhere; CloudWatch, because LocalStack cannot describe its
+alarms. What neither does, the runners of this package do.
 """
 
 from __future__ import annotations
@@ -21,15 +22,14 @@ from localstack.emulators.moto import running_moto
 from localstack.emulators.seaweedfs import running_seaweedfs
 from localstack.emulators.server import EmulatorServer
 
-IN_LOCALSTACK: Final = (
-    *("cloudwatch", "events", "logs", "s3", "s3control", "scheduler", "sns", "sqs", "sts"),
-)
+IN_LOCALSTACK: Final = (*("events", "logs", "s3", "s3control", "scheduler", "sns", "sqs", "sts"),)
 """LocalStack has no others here: it would look for the functions that buckets notify."""
 ACCOUNT: Final = "000000000000"
 """LocalStack's account number, which moto takes over."""
 IN_MOTO: Final = (
-    *("application-autoscaling", "athena", "dlm", "ec2", "ecr", "ecs", "elbv2", "emr-serverless"),
-    *("glue", "iam", "kms", "lambda", "secretsmanager", "servicediscovery", "ssm"),
+    *("application-autoscaling", "athena", "cloudwatch", "dlm", "ec2", "ecr", "ecs", "elbv2"),
+    *("emr-serverless", "glue", "iam", "kms", "lambda", "secretsmanager", "servicediscovery"),
+    "ssm",
 )
 """The services that LocalStack leaves to moto, by boto3's name."""
 _VARIABLES: Final = {

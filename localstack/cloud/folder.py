@@ -13,7 +13,7 @@ from typing import Final
 from sulina.errors import Refused
 
 _FILE: Final = "cloud.json"
-_PARTS: Final = ("aws", "cluster")
+_PARTS: Final = ("aws", "cluster", "pulumi")
 
 
 @contextmanager

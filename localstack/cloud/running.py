@@ -53,6 +53,8 @@ class CloudSettings:
     minute_seconds: float
     """How long a minute of schedules and autoscaling takes."""
     broker_arguments: tuple[str, ...] = ()
+    pulumi: str | None = None
+    """The command of Pulumi's engine; None runs the program without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,10 @@ async def running_cloud(
 
     Raises ``Unavailable`` or ``Refused`` if something cannot be started.
     """
-    tell("running the Pulumi program, without Pulumi's engine")
+    tell(f"running the Pulumi program {'under' if settings.pulumi else 'without'} Pulumi's engine")
     stack = {**build(folder / "build"), **settings.stack}
     created = lambda count: tell(f"{count} resources created")  # noqa: E731
-    outputs = await deploy(endpoints, stack, folder, clock, created)
+    outputs = await deploy(endpoints, stack, folder, clock, created, settings.pulumi)
     account = endpoints.account
     cluster, prefix = outputs["cluster"], str(outputs["service"]).removesuffix("-broker")
     services = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sulina.runtime.resources import ResourceMonitor, Usage
+from sulina.runtime.resources import CONTAINER_CPUS, ResourceMonitor, Usage
 
 MACHINE = {
     "proc/stat": "cpu  1 2 3\ncpu0 1 2 3\ncpu1 1 2 3\ncpu2 1 2 3\ncpu3 1 2 3\nintr 5\n",
@@ -152,3 +152,19 @@ def test_this_machine_can_be_read(tmp_path: Path) -> None:
     assert 0 < reading.cpu.limit <= (os.cpu_count() or 1)
     assert 0 < reading.memory.used <= reading.memory.limit
     assert 0 < reading.disk_space.used < reading.disk_space.limit
+
+
+def test_a_process_in_place_of_a_container_counts_its_own_cpu_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(CONTAINER_CPUS, "0.25")
+    monitor = ResourceMonitor()
+    before = os.times()
+    monitor.read(0.0)
+    while os.times().user + os.times().system < before.user + before.system + 0.05:
+        pass  # use some
+
+    found = monitor.read(1.0).cpu
+
+    assert found.limit == 0.25
+    assert 0.05 <= found.used <= os.times().user + os.times().system

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 
 import botocore.session
+import pytest
+import yaml
 
+from infra.config.emulated import check_emulated
 from localstack.cloud.addresses import AddressBook
+from localstack.cloud.balancer import check_free
 from localstack.cloud.definitions import ServiceDefinition, task_process
 from localstack.cloud.endpoints import IN_MOTO, Endpoints
+from localstack.cloud.engine import EngineProject
 from localstack.cloud.scaling import TargetTracking
 from localstack.cloud.schedules import minutes_of
 from localstack.emulators.credentials import Credentials
 from localstack.emulators.server import EmulatorServer, Program, answers_http
+from sulina.errors import Refused
 
 
 def test_the_variables_name_services_as_aws_libraries_do(tmp_path: Path) -> None:
@@ -50,6 +58,32 @@ def test_a_container_becomes_a_process_with_other_addresses_and_paths(tmp_path: 
     assert made.environment["SULINA_STORAGE_METRICS_PORT"] == "9"
     assert made.environment["PEER"] == "http://127.0.0.1:7,etcd-1.x.internal:23790"
     assert made.environment["A"] == "b"
+
+
+def test_the_engine_gets_a_project_that_can_not_reach_the_real_aws(tmp_path: Path) -> None:
+    server = EmulatorServer(tmp_path, Program("none", ("none",), 1, answers_http("/")))
+    elsewhere = dict.fromkeys(IN_MOTO, "http://127.0.0.1:2")
+    endpoints = Endpoints("http://127.0.0.1:1", elsewhere, server, (server,), Credentials())
+    project = EngineProject(tmp_path / "pulumi", "localstack", "pulumi")
+
+    project.write({"brokerMin": "1"}, endpoints, "http://127.0.0.1:3")
+
+    written = yaml.safe_load((tmp_path / "pulumi/project/Pulumi.localstack.yaml").read_text())
+    config = written["config"]
+    check_emulated({n: v if isinstance(v, str) else json.dumps(v) for n, v in config.items()})
+    [urls] = config["aws:endpoints"]
+    assert (urls["s3"], urls["ecs"]) == ("http://127.0.0.1:1", "http://127.0.0.1:3")
+    assert urls["emrserverless"] == urls["appautoscaling"] == "http://127.0.0.1:3"
+    assert config["sulina:brokerMin"] == "1"
+    assert project.variables["PULUMI_BACKEND_URL"].startswith(f"file://{tmp_path}")
+
+
+def test_a_port_in_use_is_told_before_anything_is_started() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Refused, match=f"port {port} of 127.0.0.1 is in use.*--port 0"):
+            check_free(port)
+    check_free(0)
 
 
 def test_a_schedule_says_how_many_minutes_are_between_two_calls() -> None:
