@@ -7,10 +7,18 @@ from tests.fuzz import (
     http2_targets,
     identity_targets,
     storage_targets,
+    typed_targets,
     wire_targets,
 )
 
-_PARTS = (wire_targets, http2_targets, identity_targets, broker_targets, storage_targets)
+_PARTS = (
+    wire_targets,
+    http2_targets,
+    identity_targets,
+    broker_targets,
+    storage_targets,
+    typed_targets,
+)
 
 _ALL = [(module.__name__, target) for module in _PARTS for target in module.TARGETS]
 TARGETS = {target.name: target for _, target in _ALL}
