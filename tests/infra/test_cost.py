@@ -25,7 +25,7 @@ def test_the_page_is_what_the_script_makes() -> None:
 
 def test_other_pages_repeat_the_estimate_of_development() -> None:
     cost = f"{total(example_settings('dev')):,.0f}"
-    assert f"about {cost} $ per month" in (ROOT / "README.md").read_text()
+    assert f"about {cost} $ per month" in (ROOT / "README.md").read_text(), "update README.md"
 
 
 def test_development_costs_less_than_100_dollars_even_where_prices_are_a_sixth_higher() -> None:
