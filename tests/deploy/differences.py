@@ -49,6 +49,21 @@ DIFFERENCES: Final[dict[str, tuple[Difference, ...]]] = {
             frozenset({"architecture"}),
             "moto does not return the architecture of an application",
         ),
+        Difference(
+            "lambda/function:Function",
+            frozenset({"loggingConfig"}),
+            "moto does not return how a function logs",
+        ),
+        Difference(
+            "ecs/service:Service",
+            frozenset(
+                {
+                    *("availabilityZoneRebalancing", "enableEcsManagedTags"),
+                    *("enableExecuteCommand", "healthCheckGracePeriodSeconds"),
+                }
+            ),
+            "moto does not return these options of a service",
+        ),
     ),
 }
 """By emulator."""

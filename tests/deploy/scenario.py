@@ -17,7 +17,7 @@ from tests.deploy.bucket_policies import BucketPolicies
 from tests.deploy.cloudwatch import CloudWatchCbor
 from tests.deploy.differences import split
 from tests.deploy.dlm import DlmPolicies
-from tests.deploy.ec2 import MachineMaintenance
+from tests.deploy.ec2 import Machines
 from tests.deploy.ecs import BROKEN, EcsDeployments
 from tests.deploy.emr import EmrApplications
 from tests.deploy.engine import Engine, Outcome, Step
@@ -310,7 +310,7 @@ def for_moto(url: str, region: str) -> list[Completion]:
         EcsDeployments(),
         DlmPolicies(),
         BucketPolicies(),
-        MachineMaintenance(),
+        Machines(),
         ScalingTags(),
         CloudWatchCbor(url, region),
         EmrApplications(url, region),
