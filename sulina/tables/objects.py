@@ -6,6 +6,7 @@ that all AWS tools find.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from sulina.lake.summary import ObjectSummary
 from sulina.names import TopicName
 
 _SECONDS: Final = 30.0
+_ANY_REGION: Final = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,10 @@ class LakePlace:
 
     @classmethod
     def parse(cls, text: str) -> LakePlace:
-        """Parse a folder, or ``s3://bucket/prefix?endpoint=...&region=...``. Raises ``Refused``."""
+        """Parse a folder, or ``s3://bucket/prefix?endpoint=...&region=...``. Raises ``Refused``.
+
+        Without an endpoint, AWS's variables for it count; Arrow does not know them itself.
+        """
         place = urlsplit(text)
         if place.scheme in ("", "file"):
             folder = Path(unquote(place.path) if place.scheme else text).absolute()
@@ -46,11 +51,11 @@ class LakePlace:
         query = dict(parse_qsl(place.query))
         for name in query.keys() - {"endpoint", "region"}:
             raise Refused(f"unknown parameter {name} in {text!r}: use endpoint or region")
-        return cls(
-            f"s3://{place.netloc}{place.path}".rstrip("/"),
-            query.get("endpoint", ""),
-            query.get("region", ""),
-        )
+        endpoint = query.get("endpoint") or _variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        region = query.get("region") or _variable("AWS_REGION", "AWS_DEFAULT_REGION")
+        if endpoint and not region:
+            region = _ANY_REGION  # without one, the real AWS would be asked where the bucket is
+        return cls(f"s3://{place.netloc}{place.path}".rstrip("/"), endpoint, region)
 
     @property
     def is_folder(self) -> bool:
@@ -164,6 +169,10 @@ def _s3(place: LakePlace) -> Any:
     if place.region:
         more["region"] = place.region
     return pafs.S3FileSystem(connect_timeout=_SECONDS, request_timeout=_SECONDS, **more)
+
+
+def _variable(*names: str) -> str:
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")
 
 
 def _tail(file: Any, size: int, length: int) -> bytes:

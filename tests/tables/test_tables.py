@@ -288,9 +288,12 @@ def in_glue(
     """The lake in a bucket, with the catalog in Glue."""
     for variable, value in moto.variables.items():
         monkeypatch.setenv(variable, value)
-    bucket = boto3.client("s3")
+    bucket = boto3.client("s3", "us-east-1")
     bucket.create_bucket(Bucket="iceberg-lake")
-    place = LakePlace.parse(f"s3://iceberg-lake/lake?endpoint={moto.url}&region=us-east-1")
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+    place = LakePlace.parse("s3://iceberg-lake/lake")
+    assert (place.endpoint, place.region) == (moto.variables["AWS_ENDPOINT_URL"], "us-east-1")
     return Tables(Lake(place), open_catalog("glue:us-east-1", place)), bucket
 
 
@@ -304,7 +307,9 @@ def test_glue_has_the_table_of_a_lake_in_s3(in_glue: tuple[Tables, Any], lake: L
     assert tables.backfill(ORDERS).records == 20
     assert tables.backfill(ORDERS).commits == 0
     assert offsets(tables) == list(range(20))
-    entry = boto3.client("glue").get_table(DatabaseName="sulina", Name="default__orders")["Table"]
+    entry = boto3.client("glue", "us-east-1").get_table(
+        DatabaseName="sulina", Name="default__orders"
+    )["Table"]
     assert entry["Parameters"]["table_type"].upper() == "ICEBERG"
     names = [column["Name"] for column in entry["StorageDescriptor"]["Columns"]]
     assert names == table_of(tables).schema().as_arrow().names
