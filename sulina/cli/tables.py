@@ -24,6 +24,7 @@ from sulina.cli.output import (
 )
 from sulina.cli.params import topic_name, yes_option
 from sulina.cli.settings import CliSettings
+from sulina.errors import Unavailable
 from sulina.names import TopicName
 from sulina.operations.json_types import plain
 from sulina.runtime.real_clock import RealClock
@@ -157,24 +158,27 @@ def backfill(
     """Bring the tables of topics up to date; create those that are missing.
 
     Adds each object once and in order, however often and in however many processes it runs, and
-    removes what retention deleted. Exits with 1 if objects are missing in between.
+    removes what retention deleted. Exits with 1 if objects are missing in between. With --every,
+    it goes on when the catalog or the store cannot be reached.
     """
     if bool(topics) == everything:
         raise click.UsageError("give topics, or --all")
     tables = _tables(lake, catalog, database)
     while True:
-        code = _backfill_once(settings, tables, lake, topics)
-        if every is None:
-            return code
+        try:
+            code = _backfill_once(settings, tables, topics)
+        except Unavailable as error:
+            if every is None:
+                raise
+            click.echo(f"sulina: {error}; trying again in {every:g} s", err=True)
+        else:
+            if every is None:
+                return code
         time.sleep(every)
 
 
-def _backfill_once(
-    settings: CliSettings, tables: Tables, lake: str, topics: Sequence[str]
-) -> ExitCode:
-    from sulina.tables.objects import Lake, LakePlace
-
-    names = [TopicName.parse(each) for each in topics] or Lake(LakePlace.parse(lake)).topics()
+def _backfill_once(settings: CliSettings, tables: Tables, topics: Sequence[str]) -> ExitCode:
+    names = [TopicName.parse(each) for each in topics] or tables.topics()
     code = ExitCode.FINE
     for name in names:
         done = tables.backfill(name)

@@ -7,7 +7,7 @@ that all AWS tools find.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ from sulina.lake.summary import ObjectSummary
 from sulina.names import TopicName
 
 _SECONDS: Final = 30.0
+_FOOTERS_KEPT: Final = 1000
+"""As many as a commit adds objects."""
 _ANY_REGION: Final = "us-east-1"
 
 
@@ -144,12 +146,12 @@ class Lake:
 
 
 class LakeTopic:
-    """One topic of a lake; keeps the footers that it has read."""
+    """One topic of a lake; keeps the footers of the objects that a commit needs again."""
 
     def __init__(self, lake: Lake, topic: TopicName) -> None:
         self._lake = lake
         self._topic = topic
-        self._footers: dict[ObjectName, Footer] = {}
+        self._footers: OrderedDict[ObjectName, Footer] = OrderedDict()
 
     def list(self) -> dict[int, list[ObjectName]]:
         return self._lake.objects(self._topic)
@@ -160,6 +162,8 @@ class LakeTopic:
     def footer(self, name: ObjectName) -> Footer:
         if name not in self._footers:
             self._footers[name] = self._lake.footer(name)
+            while len(self._footers) > _FOOTERS_KEPT:
+                self._footers.popitem(last=False)
         return self._footers[name]
 
 

@@ -29,7 +29,7 @@ Extents = Mapping[int, Extent]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets of which there is no object, although there are objects before and after."""
+    """Missing offsets: no object has them, but objects before and after them exist."""
 
     partition: int
     first: int

@@ -69,6 +69,10 @@ class Tables:
             found = [self._catalog.load_table(name) for name in names]
         return [_state(table) for table in found if TOPIC in table.properties]
 
+    def topics(self) -> tuple[TopicName, ...]:
+        """The topics that have objects in the lake."""
+        return tuple(self._lake.topics())
+
     def describe(self, topic: TopicName) -> TableState:
         """One of them."""
         return _state(find_table(self._catalog, self._database, topic))
@@ -80,10 +84,13 @@ class Tables:
         has neither objects nor a table.
         """
         objects = LakeTopic(self._lake, topic)
-        if not objects.list():
-            find_table(self._catalog, self._database, topic)  # else it would be created empty
-        location = f"{self._lake.place.url}/{FOLDER}"
-        table = make_table(self._catalog, self._database, topic, location)
+        try:
+            table = find_table(self._catalog, self._database, topic)
+        except NotFound:
+            if not objects.list():
+                raise  # else an empty table would be made
+            location = f"{self._lake.place.url}/{FOLDER}"
+            table = make_table(self._catalog, self._database, topic, location)
         return bring_up_to_date(IcebergTable(table, self._lake.url, objects.footer), objects)
 
     def rebuild(self, topic: TopicName) -> Committed:
