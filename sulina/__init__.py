@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sulina.client.message import Batch, Message
     from sulina.client.producer import Producer
     from sulina.client.reader import ReadResult
+    from sulina.client.table import Change, Table
     from sulina.client.tickets import MessageId, Ticket
     from sulina.client.topics import TopicInfo
     from sulina.client.typed import TypedConsumer, TypedMessage, TypedProducer
@@ -48,6 +49,7 @@ __all__ = [
     "AlreadyExists",
     "Backoff",
     "Batch",
+    "Change",
     "Client",
     "Closed",
     "Consumer",
@@ -70,6 +72,7 @@ __all__ = [
     "StorageFull",
     "SubscriptionType",
     "SulinaError",
+    "Table",
     "Ticket",
     "TooLarge",
     "TopicInfo",
@@ -89,6 +92,7 @@ _CLIENT_MODULES = {
     "message": ("Batch", "Message"),
     "producer": ("Producer",),
     "reader": ("ReadResult",),
+    "table": ("Change", "Table"),
     "tickets": ("MessageId", "Ticket"),
     "topics": ("TopicInfo",),
     "typed": ("TypedConsumer", "TypedMessage", "TypedProducer"),

@@ -40,6 +40,7 @@ from sulina.runtime.deadline import within
 from sulina.runtime.seam import Buffer, RunBlocking, run_inline
 from sulina.wire.decode import Frame
 from sulina.wire.header import FrameHeader
+from sulina.wire.tombstones import payloads_with_values
 
 _log = logging.getLogger(__name__)
 _KEPT: Final = 256
@@ -297,7 +298,7 @@ class TopicSchemaCheck:
             header.schema_id,
             header.schema_version,
             header.raw_length,
-            lambda: Frame(frame).payloads,
+            lambda: payloads_with_values(Frame(frame)),
         )
 
     async def _check(

@@ -1,4 +1,4 @@
-"""Types of the keyword arguments of ``Client.producer`` and ``Client.consumer``."""
+"""Types of the keyword arguments of a client's producers, consumers and tables."""
 
 from __future__ import annotations
 
@@ -36,3 +36,12 @@ class ConsumerArguments(TypedDict, total=False):
     failure_policy: FailurePolicy | None
     queue_bytes: int
     queue_records: int | None
+
+
+class TableArguments(TypedDict, total=False):
+    """Options of ``Client.table``."""
+
+    create: bool
+    wait: bool
+    max_bytes: int
+    poll_seconds: float

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, overload
 
 from sulina.client.address import parse_addresses
-from sulina.client.arguments import ConsumerArguments, ProducerArguments
+from sulina.client.arguments import ConsumerArguments, ProducerArguments, TableArguments
 from sulina.client.options import (
     ClientOptions,
     ConsumerOptions,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sulina.client.consumer import Consumer
     from sulina.client.producer import Producer
     from sulina.client.reader import ReadResult
+    from sulina.client.table import Table
     from sulina.client.typed import TypedConsumer, TypedProducer
     from sulina.operations.client import AdminClient
 
@@ -106,7 +107,7 @@ class Client(AsyncResource):
         self._pool = Pool(parse_addresses(url), runtime, options)
         self._silent_brokers = SilentBrokerCheck(self._pool, runtime)
         self._topics = TopicLookup(self._pool)
-        self._open: dict[Producer | Consumer, None] = {}
+        self._open: dict[Producer | Consumer | Table[Any], None] = {}
         self._closed = False
 
     # ---- life ----
@@ -126,7 +127,7 @@ class Client(AsyncResource):
         return self
 
     async def close(self) -> None:
-        """Close all producers and consumers, like their own ``close``, and the connections.
+        """Close all producers, consumers and tables, like their own ``close``, and the connections.
 
         Calling it again is safe. Raises the first error of a producer that was not yet raised by
         awaiting a ticket.
@@ -147,7 +148,7 @@ class Client(AsyncResource):
         """Close without waiting for the brokers: pending records fail. Raises nothing."""
         await self._close([each.abandon for each in self._open])
 
-    # ---- producers and consumers ----
+    # ---- producers, consumers and tables ----
 
     @overload
     def producer(
@@ -324,10 +325,57 @@ class Client(AsyncResource):
         self._open[consumer] = None
         return consumer
 
+    @overload
+    def table(
+        self, topic: str, *, schema: None = None, **options: Unpack[TableArguments]
+    ) -> Table[bytes]: ...
+
+    @overload
+    def table(
+        self, topic: str, *, schema: builtins.type[_V], **options: Unpack[TableArguments]
+    ) -> Table[_V]: ...
+
+    def table(
+        self,
+        topic: str,
+        *,
+        schema: builtins.type[Any] | None = None,
+        create: bool = True,
+        wait: bool = True,
+        max_bytes: int = 256 << 20,
+        poll_seconds: float = 0.1,
+    ) -> Table[Any]:
+        """Create a dictionary of the newest value of each key of ``topic``.
+
+        Entering it with ``async with`` reads the whole topic, unless ``wait`` is false; then it
+        follows the topic. The topic is created if it does not exist, unless ``create`` is false.
+        Keys and values may take ``max_bytes`` together, plus about 200 bytes for each key; beyond
+        that the table stops with ``Overloaded``. At the end of the topic it asks for new records
+        every ``poll_seconds``.
+
+        With ``schema``, a pydantic model or a dataclass, values are of that class.
+
+        Raises ``Refused`` for invalid arguments, and ``Closed`` after :meth:`close`.
+
+        >>> async with client.table("/default/prices") as prices:
+        ...     print(prices["EURUSD"])
+        """
+        self._check_open()
+        from sulina.client.codecs import codec_of
+        from sulina.client.table import Table, TableOptions
+
+        options = TableOptions(str(TopicName.parse(topic)), create, wait, max_bytes, poll_seconds)
+        codec = None if schema is None else codec_of(schema)
+        table: Table[Any] = Table(
+            options, codec, self._options, self._topics, self._runtime, self._forget
+        )
+        self._open[table] = None
+        return table
+
     def _label(self, what: str, name: str | None) -> str:
         return self._runtime.unique_name(what) if name is None else check_label(what, name)
 
-    def _forget(self, closed: Producer | Consumer) -> None:
+    def _forget(self, closed: Producer | Consumer | Table[Any]) -> None:
         self._open.pop(closed, None)
 
     # ---- single calls ----

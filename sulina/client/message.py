@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from sulina.wire import selection
 from sulina.wire.decode import Frame
+from sulina.wire.tombstones import is_tombstone
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -46,6 +47,11 @@ class Message:
         """The attributes that it was published with."""
         attributes = self.batch.attributes
         return {} if attributes is None else attributes[self.index]
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it was published without a payload, to delete the value of its key."""
+        return is_tombstone(self.payload, self.attributes)
 
     @property
     def offset(self) -> int:

@@ -23,6 +23,7 @@ from sulina.client.topics import TopicLookup
 from sulina.errors import Closed, Refused, SulinaError, TooLarge
 from sulina.runtime.seam import Buffer, Runtime
 from sulina.runtime.tasks import stop_tasks
+from sulina.wire.tombstones import tombstone_attributes
 
 
 @types.coroutine
@@ -178,7 +179,7 @@ class Producer(AsyncResource):
 
     async def send(
         self,
-        payload: Buffer,
+        payload: Buffer | None,
         *,
         key: bytes | str | None = None,
         attributes: Mapping[str, str] | None = None,
@@ -190,7 +191,8 @@ class Producer(AsyncResource):
 
         Returns before the record is stored. Blocks only while ``max_pending_bytes`` are waiting to
         be acknowledged. Records with the same ``key`` go to the same partition. ``publish_time_us``
-        replaces the time of this machine's clock.
+        replaces the time of this machine's clock. None as ``payload`` is a tombstone: it deletes
+        the value of ``key``.
 
         No subscription delivers the record before ``deliver_at`` (a datetime with a time zone, or
         seconds since 1970) or before ``delay`` (a timedelta or seconds) has passed; records sent
@@ -200,7 +202,9 @@ class Producer(AsyncResource):
         Raises ``TooLarge`` and ``Refused`` for a record that cannot be sent, ``Closed`` after
         :meth:`close`, and the error that stopped the producer, if one did.
         """
-        if type(payload) is not bytes:
+        if payload is None:
+            payload, attributes = b"", tombstone_attributes(key, attributes)
+        elif type(payload) is not bytes:
             payload = as_payload(payload)
         cost = len(payload) + RECORD_OVERHEAD
         if key is not None:
@@ -228,7 +232,7 @@ class Producer(AsyncResource):
 
     async def send_many(
         self,
-        payloads: Sequence[Buffer],
+        payloads: Sequence[Buffer | None],
         *,
         keys: Sequence[bytes | str | None] | None = None,
         attributes: Sequence[Mapping[str, str] | None] | None = None,

@@ -47,6 +47,13 @@ async def read_once(
         raise Refused(
             f"{topic} is partitioned: read one of its partitions, for example {info.partitions[0]}"
         )
+    return await read_part(topics, topic, start, max_records, max_bytes)
+
+
+async def read_part(
+    topics: TopicLookup, topic: str, start: Start, max_records: int, max_bytes: int
+) -> ReadResult:
+    """The same for a name that is known not to be partitioned."""
     connection = await topics.owner(topic)
     body = pb.ReadFrames(
         topic=topic,

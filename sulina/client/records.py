@@ -11,6 +11,7 @@ from typing import Final, cast
 from sulina.client.batching import RECORD_OVERHEAD, Attributes
 from sulina.errors import Refused
 from sulina.runtime.seam import Buffer
+from sulina.wire.tombstones import tombstone_attributes
 
 _END_OF_TIME: Final = 1 << 62
 
@@ -60,7 +61,7 @@ class RecordColumns:
     @classmethod
     def check(
         cls,
-        payloads: Sequence[Buffer],
+        payloads: Sequence[Buffer | None],
         keys: Sequence[bytes | str | None] | None,
         attributes: Sequence[Mapping[str, str] | None] | None,
     ) -> RecordColumns:
@@ -76,7 +77,15 @@ class RecordColumns:
         if set(map(type, payloads)) == {bytes}:
             bodies = cast(list[bytes], payloads if isinstance(payloads, list) else [*payloads])
         else:
-            bodies = [as_payload(value) for value in payloads]
+            if any(value is None for value in payloads):
+                given = attributes or [None] * len(payloads)
+                attributes = [
+                    tombstone_attributes(None if keys is None else keys[at], given[at])
+                    if value is None
+                    else given[at]
+                    for at, value in enumerate(payloads)
+                ]
+            bodies = [b"" if value is None else as_payload(value) for value in payloads]
         costs = map(add, map(len, bodies), repeat(RECORD_OVERHEAD))
         key_list: list[bytes | None] | None = None
         attribute_list: list[Attributes | None] | None = None

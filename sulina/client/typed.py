@@ -35,7 +35,10 @@ class TypedMessage(Message, Generic[T]):
 
     @property
     def value(self) -> T:
-        """The decoded payload; decoded at each access. Raises ``Refused`` if it is invalid."""
+        """The decoded payload; decoded at each access. Raises ``Refused`` if it is invalid.
+
+        A tombstone has no value: check ``is_tombstone`` first on topics that have them.
+        """
         found: T = self._codec.decode(self.payload)
         return found
 
@@ -122,7 +125,7 @@ class TypedProducer(AsyncResource, Generic[T]):
 
     async def send(
         self,
-        value: T,
+        value: T | None,
         *,
         key: bytes | str | None = None,
         attributes: Mapping[str, str] | None = None,
@@ -130,9 +133,12 @@ class TypedProducer(AsyncResource, Generic[T]):
         deliver_at: DeliverAt | None = None,
         delay: Delay | None = None,
     ) -> Ticket:
-        """Queue one value, like ``Producer.send``. Raises ``Refused`` if it violates the schema."""
+        """Queue one value, like ``Producer.send``. Raises ``Refused`` if it violates the schema.
+
+        None deletes the value of ``key``.
+        """
         return await self.producer.send(
-            self._codec.encode(value),
+            None if value is None else self._codec.encode(value),
             key=key,
             attributes=attributes,
             publish_time_us=publish_time_us,
@@ -142,7 +148,7 @@ class TypedProducer(AsyncResource, Generic[T]):
 
     async def send_many(
         self,
-        values: Sequence[T],
+        values: Sequence[T | None],
         *,
         keys: Sequence[bytes | str | None] | None = None,
         attributes: Sequence[Mapping[str, str] | None] | None = None,
@@ -152,7 +158,7 @@ class TypedProducer(AsyncResource, Generic[T]):
     ) -> Ticket:
         """Queue many values at once, like ``Producer.send_many``."""
         return await self.producer.send_many(
-            [self._codec.encode(value) for value in values],
+            [None if value is None else self._codec.encode(value) for value in values],
             keys=keys,
             attributes=attributes,
             publish_time_us=publish_time_us,

@@ -139,7 +139,16 @@ ROOT = Path(sulina.__file__).parent
 
 def test_the_public_names_are_these_and_no_others() -> None:
     assert set(sulina.__all__) == {
-        *("AlreadyExists", "Backoff", "Batch", "Client", "Closed", "Consumer", "CorruptFrame"),
+        *(
+            "AlreadyExists",
+            "Backoff",
+            "Batch",
+            "Change",
+            "Client",
+            "Closed",
+            "Consumer",
+            "CorruptFrame",
+        ),
         *("Delivery", "FailurePolicy", "Fenced", "Message", "MessageId", "NotFound"),
         *("Overloaded", "Poison", "Producer", "ProtocolError", "ReadResult", "Refused"),
         *("Retriable", "Start", "StorageFull", "SubscriptionType", "SulinaError", "Ticket"),
