@@ -151,8 +151,8 @@ def test_the_public_names_are_these_and_no_others() -> None:
         ),
         *("Delivery", "FailurePolicy", "Fenced", "Message", "MessageId", "NotFound"),
         *("Overloaded", "Poison", "Producer", "ProtocolError", "ReadResult", "Refused"),
-        *("Retriable", "Start", "StorageFull", "SubscriptionType", "SulinaError", "Ticket"),
-        *("TooLarge", "TopicInfo", "TypedConsumer", "TypedMessage", "TypedProducer"),
+        *("Retriable", "Start", "StorageFull", "SubscriptionType", "SulinaError", "Table"),
+        *("Ticket", "TooLarge", "TopicInfo", "TypedConsumer", "TypedMessage", "TypedProducer"),
         *("Unavailable", "UnknownOutcome", "__version__", "connect"),
         *("SignInNeeded", "stored_login"),
     }
