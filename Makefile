@@ -16,7 +16,7 @@ PYTHON ?=
 bin := .venv/bin
 # One worker more than there are processors: many tests wait for processes that they started.
 workers := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
-typed := sulina broker_containers storage_grpc emr_jobs functions infra localstack benchmarks tests docs
+typed := sulina broker_containers storage_grpc emr_jobs functions infra localstack benchmarks monitoring tests docs
 packages := sulina broker_containers storage_grpc emr_jobs functions
 # Separate environments for programs whose dependencies conflict with ours; the tests run them.
 apart := $(patsubst %,.venv-%/installed.lock,danube emulators localstack spark)

@@ -156,6 +156,7 @@ def described(cluster: LocalCluster, host: str, *, secure: bool) -> dict[str, An
                 "pid": cluster.storage[name].child.pid,
                 "address": str(Address(LOCAL, port)),
                 "port": port,
+                "metrics_port": ports.metrics.get(name, 0),
                 "data": str(cluster.folder / "storage" / name),
                 "log": str(cluster.storage[name].log),
             }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from sulina import Client
 from sulina.errors import Refused
 from sulina.metrics.histogram import Histogram
 from tests.http.client import Http, running
-from tests.support.etcd import free_ports
+from tests.support.prometheus import answers, running_prometheus
 
 TOPIC, BROKER = "/default/panels", "broker-1"
 CLUSTER = (
@@ -184,36 +183,16 @@ def test_a_quantile_is_taken_from_the_buckets() -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_prometheus_answers_every_query(scraped: Scraped, tmp_path: Path) -> None:
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("prometheus is not installed: install it to evaluate the queries themselves")
-    config, [port] = tmp_path / "prometheus.yml", free_ports(1)
-    config.write_text(
-        "global: {scrape_interval: 1s}\n"
-        f"scrape_configs: [{{job_name: b, static_configs: "
-        f"[{{targets: ['127.0.0.1:{scraped.port}']}}]}}]\n"
-    )
-    prometheus = await asyncio.create_subprocess_exec(
-        program,
-        f"--config.file={config}",
-        f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with aiohttp.ClientSession() as session, asyncio.timeout(90):
-            for query in QUERIES:
-                while not await answered(session, port, query):
-                    await asyncio.sleep(0.5)  # it has not scraped twice yet
-    finally:
-        prometheus.terminate()
-        await prometheus.wait()
-
-
-async def answered(session: aiohttp.ClientSession, port: int, query: str) -> bool:
-    url = f"http://127.0.0.1:{port}/api/v1/query"
-    try:
-        async with session.get(url, params={"query": query}) as answer:
-            return answer.status == 200 and bool((await answer.json())["data"]["result"])
-    except aiohttp.ClientError:
-        return False
+    targets = [{"targets": [f"127.0.0.1:{scraped.port}"]}]
+    config = {
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [{"job_name": "b", "static_configs": targets}],
+    }
+    async with (
+        running_prometheus(config, tmp_path) as url,
+        aiohttp.ClientSession() as session,
+        asyncio.timeout(90),
+    ):
+        for query in QUERIES:
+            while not await answers(session, url, query):
+                await asyncio.sleep(0.5)  # it has not scraped twice yet

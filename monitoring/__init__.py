@@ -1,0 +1,1 @@
+"""Grafana dashboards and Prometheus rules for a cluster; ``python -m monitoring`` writes them."""
