@@ -15,6 +15,7 @@ from sulina.client.batching import Attributes, OpenBatch
 from sulina.client.budget import Budget
 from sulina.client.connection import Connection
 from sulina.client.delays import check_due
+from sulina.client.forwarding import ForwardedRun
 from sulina.client.linger import Linger
 from sulina.client.options import ClientOptions, ProducerOptions
 from sulina.client.pending import Pending, PendingFrame
@@ -180,6 +181,23 @@ class PartitionProducer:
         self._next_sequence += len(open_batch.payloads)
         now = self._runtime.clock.now()
         self._pending.add(PendingFrame(frame, open_batch.cost, now, open_batch.outcome))
+        self._pump()
+
+    def forward(self, records: ForwardedRun, now_us: int, *, schema: bool) -> None:
+        """Send records as a frame of their own, numbered by their offsets."""
+        self.pack()
+        assert records.first >= self._next_sequence
+        origin = Origin(
+            self._options.name,
+            records.schema_id if schema else 0,
+            records.schema_version if schema else 0,
+        )
+        frame = records.encode(origin, now_us, self._options.compression)
+        self._next_sequence = records.first + len(records.payloads)
+        outcome = FrameOutcome(self.topic)
+        self._budget.used += records.cost
+        now = self._runtime.clock.now()
+        self._pending.add(PendingFrame(frame, records.cost, now, outcome))
         self._pump()
 
     def outstanding(self) -> list[FrameOutcome]:

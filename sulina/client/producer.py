@@ -10,7 +10,9 @@ from typing import Self
 from sulina.client.batching import RECORD_OVERHEAD, fitting
 from sulina.client.budget import Budget
 from sulina.client.delays import Delay, DeliverAt, due_time
+from sulina.client.forwarding import forwarded_runs
 from sulina.client.linger import Linger
+from sulina.client.message import Batch
 from sulina.client.options import ClientOptions, ProducerOptions
 from sulina.client.partition_producer import PartitionProducer
 from sulina.client.records import RecordColumns, as_attributes, as_key, as_payload, as_time
@@ -263,6 +265,28 @@ class Producer(AsyncResource):
         for number, run in self._runs(records):
             index = await self._send_run(number, run, (time, due), outcomes)
         return Ticket(outcomes.pop(), index, outcomes)
+
+    async def forward(self, batch: Batch, *, schema: bool = True) -> int:
+        """Publish received records again, each with its offset as its sequence number.
+
+        Keys, attributes, publish times, delivery times still to come and, if ``schema``, the schema
+        version stay. Records whose numbers this name has stored already are left out, so a copy
+        that is interrupted continues where it was. Returns the number of records queued.
+
+        Blocks like :meth:`send`. Raises ``Refused`` on a topic with several partitions, and
+        otherwise like :meth:`send`.
+        """
+        part = self._only_part()
+        budget, queued = self._budget, 0
+        for records in forwarded_runs(batch, part.next_sequence, part.max_record):
+            while budget.used >= budget.limit and not self._closed:
+                await budget.change()
+            if self._closed or part.failure is not None or records.largest > part.max_record:
+                raise self._refusal(part, records.largest)
+            part.forward(records, self._wall_us(), schema=schema)
+            queued += len(records.payloads)
+            await _turn()
+        return queued
 
     def _runs(self, records: RecordColumns) -> list[tuple[int | None, RecordColumns]]:
         """The records for each partition (None: any). The group with the last record comes last."""

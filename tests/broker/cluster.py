@@ -34,7 +34,9 @@ class Cluster:
         folder: Path,
         settings: BrokerSettings | None = None,
         journal: JournalSettings | None = None,
+        tier: str | None = None,
     ) -> None:
+        self.tier = tier
         self.folder = folder
         self.settings = settings
         self.journal = journal
@@ -78,6 +80,7 @@ class Cluster:
             DoorSettings(Listen(port=self.port)),
             settings=self.settings,
             journal=self.journal,
+            tier=self.tier,
         )
         self._server = await running.enter_async_context(serving)
         self._running = running

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from sulina.cli.admin.copies import copy, restore
 from sulina.cli.command import CliGroup
 from sulina.cli.output import (
     columns,
@@ -236,6 +237,10 @@ async def _move(settings: CliSettings, name: str, target: str | None, wait: bool
                 progress.show(0, f"to {done.target}")
                 await asyncio.sleep(_LOOK_SECONDS)
         return done
+
+
+topic.add_command(copy)
+topic.add_command(restore)
 
 
 @topic.command("ledgers", examples=["sulina topic ledgers /default/orders"])

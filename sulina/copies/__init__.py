@@ -1,0 +1,1 @@
+"""Copies of topics: from a topic, or from objects alone, into another topic."""

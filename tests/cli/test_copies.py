@@ -1,0 +1,28 @@
+"""``sulina topic copy`` and ``restore`` on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.runner import BlockingClient, SulinaCommand
+
+
+def test_topic_copy_copies_and_says_what_it_copied(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
+    direct.publish(topic, "a", "b", "c")
+    done = sulina("topic", "copy", topic, f"{topic}-2", "--from", "1").stdout
+    assert f"copied 2 messages of {topic} to {topic}-2: offsets 1 to 2" in done
+    [again] = sulina("topic", "copy", topic, f"{topic}-2", "--from", "1", "--json").json()
+    assert again["records"] == 0
+    assert direct.read(f"{topic}-2") == ["b", "c"]
+    assert "the same topic" in sulina("topic", "copy", topic, topic, code=2).stderr
+
+
+def test_topic_restore_asks_for_the_lake_and_says_if_it_has_nothing(
+    sulina: SulinaCommand, topic: str, tmp_path: Path
+) -> None:
+    assert "--lake" in sulina("topic", "restore", topic, f"{topic}-2", code=2).stderr
+    lake = tmp_path.as_uri()
+    found = sulina("topic", "restore", topic, f"{topic}-2", "--lake", lake, code=1).stderr
+    assert "there are no objects" in found
