@@ -23,8 +23,8 @@ from broker_containers.doors.listen import Listen
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.options import group, option
+from sulina.runtime.logs import FORMATS, TEXT, start_logging
 from sulina.runtime.machine import keep_files_private
-from sulina.runtime.terminal import start_logging
 from sulina.runtime.tls_files import TlsFiles
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -90,11 +90,14 @@ class BrokerOptions:
         metavar="SECONDS",
     )
     log_level: str = option("warning", "Log level for standard error.", type=click.Choice(LEVELS))
+    log_format: str = option(
+        TEXT, "Log lines of text, or of JSON for programs.", type=click.Choice(FORMATS)
+    )
     security: SecurityOptions = group(SecurityOptions)
 
-    def begin(self) -> None:
+    def begin(self, broker_id: str) -> None:
         """Check the options and set up logging, before anything else is done."""
-        start_logging(self.log_level)
+        start_logging(self.log_level, self.log_format, broker=broker_id)
         keep_files_private()
         if self.tls_key is not None and self.tls_cert is None:
             raise click.UsageError("--tls-key needs a --tls-cert")

@@ -114,7 +114,7 @@ def broker_run(settings: CliSettings, options: BrokerRunOptions) -> None:
     --json it prints one line when it is ready.
     """
     given = options.broker
-    given.begin()
+    given.begin(options.broker_id)
     etcd_tls, storage_tls = options.tls.etcd, options.tls.storage
     doors = given.doors(options.grpc_proxy, options.shared_name, options.peer_ca)
     used = [tls.certificate for tls in (etcd_tls, storage_tls) if tls is not None]

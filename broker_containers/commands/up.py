@@ -135,7 +135,7 @@ def up(settings: CliSettings, options: UpOptions) -> None:
     them through --grpc-port. A process that ends unexpectedly is restarted.
     """
     given = options.broker
-    given.begin()
+    given.begin(options.broker_id)
     # Creates the file, for all brokers of a cluster.
     auth = given.security.auth_settings()
     audit = given.security.audit_settings()
@@ -210,7 +210,7 @@ def _process_options(
         "--tls-key": options.tls_key,
         "--tls-client-ca": options.tls_client_ca,
     }
-    log = ("--log-level", options.log_level)
+    log = ("--log-level", options.log_level, "--log-format", options.log_format)
     return ProcessOptions(
         options.host,
         write_quorum,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from itertools import count
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from broker_containers.audit.trail import AuditTrail
@@ -26,7 +29,10 @@ from sulina.operations.declaration import (
 from sulina.operations.messages import MessageOperations
 from sulina.operations.operation_list import OPERATIONS
 from sulina.runtime.deadline import within
+from sulina.runtime.logs import log_fields, logged_with
 from sulina.runtime.seam import Clock
+
+_log = logging.getLogger(__name__)
 
 _HANDLES: Final = "__handles__"
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
@@ -77,6 +83,7 @@ class Operations:
         """Without a ``router`` every operation runs here."""
         self._router = router
         self._audit: AuditTrail | None = None
+        self._numbers = count(1)
         self._handlers: dict[str, Callable[..., Awaitable[Any]]] = {}
         self.client: Final = AdminClient(self.run)
         """Typed calls from within this process; in a cluster they reach the right broker."""
@@ -113,8 +120,32 @@ class Operations:
         Every administrative call passes through here, whichever door it comes in by: refusals and
         changes are recorded. Raises ``Unavailable`` for a change that can't be recorded.
         """
-        operation, audit = OPERATIONS.get(name), self._audit
+        operation = OPERATIONS.get(name)
         resource = "" if operation is None else _resource(operation, arguments)
+        with self._logged(caller, name, resource):
+            return await self._act(caller, name, arguments, act, resource)
+
+    @contextmanager
+    def _logged(self, caller: Caller, name: str, resource: str) -> Iterator[None]:
+        """Name the call in whatever is logged meanwhile, and log how it ended."""
+        request = log_fields().get("request") or f"{next(self._numbers)}"
+        with logged_with(request=request, operation=name):
+            try:
+                yield
+            except SulinaError as error:
+                _log.info("%s of %s by %s: %s", name, resource, caller.access.principal, error)
+                raise
+            _log.info("%s of %s by %s: done", name, resource, caller.access.principal)
+
+    async def _act(
+        self,
+        caller: Caller,
+        name: str,
+        arguments: Arguments,
+        act: Callable[[], Awaitable[R]],
+        resource: str,
+    ) -> R:
+        operation, audit = OPERATIONS.get(name), self._audit
         before, user = ACTING.set(caller.access), USING.set(caller)
         try:
             authorize(caller.access, name, arguments)

@@ -22,6 +22,7 @@ from storage_grpc.service.tls import ServerTls
 from storage_grpc.tier.opening import open_tier, without_secrets
 from sulina.errors import StorageFailed, StorageFull, SulinaError
 from sulina.metrics.machine import of_disk, of_machine
+from sulina.runtime.logs import start_logging
 from sulina.runtime.machine import (
     boot_id,
     keep_files_private,
@@ -34,7 +35,6 @@ from sulina.runtime.real_disk import RealDisk
 from sulina.runtime.real_random import real_random
 from sulina.runtime.seam import Clock
 from sulina.runtime.stop_signal import INTERRUPTED, serve_until_stopped
-from sulina.runtime.terminal import start_logging
 
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 1.0
@@ -126,7 +126,7 @@ def run(settings: ServiceSettings, *, as_json: bool) -> int:
     acknowledged. With ``as_json`` it prints one line of JSON when it is ready. Errors are one
     sentence on standard error.
     """
-    start_logging(settings.log_level)
+    start_logging(settings.log_level, settings.log_format, node=settings.id)
     keep_files_private()
     readable = warning_of_readable(settings.data)
     if readable is not None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from storage_grpc.journal.settings import JournalSettings
 from storage_grpc.tier.tier import CACHE_BYTES
 from sulina.errors import Refused
+from sulina.runtime.logs import FORMATS, TEXT
 from sulina.runtime.tls_files import TlsFiles
 
 PREFIX: Final = "SULINA_STORAGE_"
@@ -72,6 +73,7 @@ class ServiceSettings:
     )
     stop_seconds: float = _setting(10.0, "seconds to finish pending calls when the node stops")
     log_level: str = _setting("warning", f"least severe messages to log: {', '.join(LOG_LEVELS)}")
+    log_format: str = _setting(TEXT, "log lines of text, or of json for programs")
 
     def __post_init__(self) -> None:
         for name in ("port", "metrics_port"):
@@ -85,6 +87,11 @@ class ServiceSettings:
             raise Refused(
                 f"invalid value for log_level: {self.log_level!r}; "
                 f"choose from {', '.join(LOG_LEVELS)}"
+            )
+        if self.log_format not in FORMATS:
+            raise Refused(
+                f"invalid value for log_format: {self.log_format!r}; "
+                f"choose from {', '.join(FORMATS)}"
             )
         for name, value in ((f.name, getattr(self, f.name)) for f in fields(self)):
             if name.endswith(("_mb", "_seconds")) and value <= 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from datetime import datetime
 
@@ -19,7 +18,6 @@ from sulina.cli.output import moment, plural, size, words
 from sulina.cli.params import position
 from sulina.cli.pipes import lines_of
 from sulina.model import Start
-from sulina.runtime.terminal import LogFormatter, visible
 
 
 def test_a_position_is_a_word_an_offset_or_a_time() -> None:
@@ -69,16 +67,6 @@ def test_a_percentile_is_within_a_bucket_of_the_true_one(values: list[int], shar
         if place >= len(values) * share / 100
     )
     assert true * 31 / 32 <= found <= true
-
-
-def test_a_name_cannot_add_lines_or_colours_to_a_log() -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(LogFormatter("%(levelname)s %(message)s"))
-    record = logging.makeLogRecord({"msg": "client %s", "args": ("x\nERROR \x1b[31m\u202e",)})
-    assert handler.format(record) == "INFO client x\\x0aERROR \\x1b[31m\\u202e".replace(
-        "INFO", record.levelname
-    )
-    assert visible("a\tb\nc\rd\x85") == "a\tb\nc\\x0dd\\x85"
 
 
 def test_an_empty_histogram_has_no_percentile() -> None:

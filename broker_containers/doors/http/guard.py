@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
+from itertools import count
 
 from aiohttp import web
 
@@ -15,6 +16,7 @@ from broker_containers.doors.http.problems import Problem, answer
 from broker_containers.metrics.requests import RequestMetrics
 from sulina.errors import SulinaError
 from sulina.runtime.deadline import within
+from sulina.runtime.logs import log_fields, logged_with, request_id, trace_id
 from sulina.runtime.seam import Clock
 from sulina.version import __version__
 
@@ -23,6 +25,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEALTH = "/health/"
 _CORS_SECONDS = "600"
 _LOCAL = ("localhost", "")
+REQUEST_ID = "X-Request-Id"
 OPERATION = web.RequestKey("operation", str)
 """The operation or page of a request, for the metrics."""
 
@@ -46,9 +49,20 @@ class HttpGuard:
         self._clock = clock
         self._metrics = metrics
         self._connections = connections
+        self._numbers = count(1)
 
     @web.middleware
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        headers = request.headers
+        with logged_with(
+            request=request_id(headers.get(REQUEST_ID, "")) or f"http-{next(self._numbers)}",
+            **({"trace": trace} if (trace := trace_id(headers.get("traceparent", ""))) else {}),
+        ):
+            response = await self._served(request, handler)
+            response.headers[REQUEST_ID] = log_fields()["request"]
+        return response
+
+    async def _served(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         began = self._clock.now()
         only_health = self._connections.begin(request.protocol)
         try:

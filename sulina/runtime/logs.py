@@ -1,0 +1,107 @@
+"""The log of a process on standard error: one line per message, as text or as JSON.
+
+Text is for people, JSON for programs that collect logs. Both have the same fields: what
+``logged_with`` adds while a request is served (its id, its operation, its trace), the process's
+own name, and the topic that a message names.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Final
+
+from sulina.runtime.terminal import LINE_ESCAPES
+
+TEXT, JSON = "text", "json"
+FORMATS: Final = (TEXT, JSON)
+_TOPIC: Final = re.compile(r"/[\w-]+/[\w-]+")
+_REQUEST_ID: Final = re.compile(r"[\w.:-]{1,64}")
+_TRACE_PARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+_FIELDS: Final[ContextVar[Mapping[str, str]]] = ContextVar(
+    "log_fields", default=MappingProxyType({})
+)
+
+
+@contextmanager
+def logged_with(**fields: str) -> Iterator[None]:
+    """Add fields to everything that this task, and tasks it starts, log meanwhile."""
+    before = _FIELDS.set({**_FIELDS.get(), **fields})
+    try:
+        yield
+    finally:
+        _FIELDS.reset(before)
+
+
+def log_fields() -> Mapping[str, str]:
+    """The fields that are added now."""
+    return _FIELDS.get()
+
+
+def request_id(sent: str) -> str:
+    """The id that a caller gave its request; empty if it gave none that can be used."""
+    return sent if _REQUEST_ID.fullmatch(sent) else ""
+
+
+def trace_id(trace_parent: str) -> str:
+    """The trace of a W3C ``traceparent``; empty if there is none."""
+    found = _TRACE_PARENT.fullmatch(trace_parent)
+    return found[1] if found else ""
+
+
+class TextLines(logging.Formatter):
+    """Escapes line ends and control characters, so that a name cannot add lines to the log."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        line = super().formatMessage(record)
+        added = " ".join(f"{name}={value}" for name, value in _FIELDS.get().items())
+        return (
+            f"{line} [{added}]".translate(LINE_ESCAPES) if added else line.translate(LINE_ESCAPES)
+        )
+
+
+class JsonLines(logging.Formatter):
+    """One object per message; a traceback is its field ``error``."""
+
+    def __init__(self, identity: Mapping[str, str]) -> None:
+        super().__init__()
+        self._identity = identity
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        fields = {
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self._identity,
+            **_topic(record),
+            **_FIELDS.get(),
+        }
+        if record.exc_info:
+            fields["error"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
+
+
+def _topic(record: logging.LogRecord) -> dict[str, str]:
+    for each in record.args if isinstance(record.args, tuple) else ():
+        if _TOPIC.fullmatch(text := str(each)):
+            return {"topic": text}
+    return {}
+
+
+def start_logging(level: str, form: str = TEXT, **identity: str) -> None:
+    """Log to standard error; ``identity`` says in JSON which process it is."""
+    logging.basicConfig(level=level.upper())
+    lines = JsonLines(identity) if form == JSON else TextLines()
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(lines)
