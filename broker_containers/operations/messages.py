@@ -319,7 +319,7 @@ def _stored(frame: Frame, index: int) -> StoredMessage:
     return StoredMessage(
         offset=header.base_offset + index,
         time_us=frame.times[index],
-        producer=frame.producer_name,
+        producer=frame.producers[index],
         sequence=header.first_sequence + index,
         payload=bytes(frame.payloads[index]),
         key=frame.keys[index] if frame.keys else None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from broker_containers.topic_log.tail_cache import CachedFrame
 from sulina.wire import selection
 from sulina.wire.decode import Frame
-from sulina.wire.encode import Origin, encode_frame
+from sulina.wire.encode import Origin, encode_frame, producer_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,6 @@ def dead_letter_frame(
     origin = {
         "x-original-topic": topic,
         "x-original-subscription": subscription,
-        "x-original-producer-id": str(opened.header.producer_id),
         "x-original-broker-addr": broker_id,
         "x-poison-policy": "dead_letter",
         "x-delivery-attempt": str(letter.attempt),
@@ -45,6 +44,7 @@ def dead_letter_frame(
         {
             **(opened.attributes[index] if opened.attributes else {}),
             **origin,
+            "x-original-producer-id": str(producer_id(opened.producers[index])),
             "x-original-topic-offset": str(letter.base + index),
         }
         for index in chosen

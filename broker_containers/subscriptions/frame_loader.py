@@ -14,10 +14,10 @@ from broker_containers.subscriptions.frame_reader import FrameGone, FrameReader,
 from broker_containers.topic_log.tail_cache import CachedFrame
 from sulina.errors import Refused
 from sulina.model import SubscriptionType
-from sulina.runtime.seam import Clock
+from sulina.runtime.seam import Buffer, Clock
 from sulina.wire.decode import Frame, read_producer_name, read_slots
 from sulina.wire.encode import key_slot
-from sulina.wire.header import parse_header, read_due
+from sulina.wire.header import HAS_PRODUCERS, FrameHeader, parse_header, read_due
 
 _LOOK_AT_WALL: Final = 30.0
 """Seconds after which delayed frames are checked, in case the wall clock was adjusted."""
@@ -105,7 +105,7 @@ class FrameLoader:
         keys = None
         if self._dispatcher.type is SubscriptionType.KEY_SHARED:
             name = read_producer_name(data, header)
-            slots = read_slots(data, header) or key_slot(name.encode())
+            slots = read_slots(data, header) or _slots_of(data, header, name)
             if self._dispatcher.needs_keys:
                 keys = _keys_of(data, name)
         if self._dispatcher.load(
@@ -139,7 +139,17 @@ class FrameLoader:
         return now + min(max(left_us / 1e6, _SOONEST), _LOOK_AT_WALL) if left_us > 0 else NEVER
 
 
-def _keys_of(data: bytes | bytearray | memoryview, producer: str) -> list[str]:
+def _slots_of(data: Buffer, header: FrameHeader, producer: str) -> bytes | int:
+    """The slots of a frame without keys: those of its producers."""
+    if header.flags & HAS_PRODUCERS:
+        try:
+            return bytes([key_slot(name.encode()) for name in Frame(data, header).producers])
+        except Refused:
+            pass  # as in `_keys_of`
+    return key_slot(producer.encode())
+
+
+def _keys_of(data: Buffer, producer: str) -> list[str]:
     """The key of each record as text; the producer's name for records without a key.
 
     The producer's name as well for all records of a frame that cannot be decoded: it is
@@ -150,4 +160,7 @@ def _keys_of(data: bytes | bytearray | memoryview, producer: str) -> list[str]:
     except Refused:
         return [producer] * parse_header(data).count
     keys = frame.keys or [None] * frame.count
-    return [producer if key is None else key.decode(errors="replace") for key in keys]
+    return [
+        producer if key is None else key.decode(errors="replace")
+        for key, producer in zip(keys, frame.producers, strict=True)
+    ]

@@ -28,7 +28,8 @@ from sulina.metrics.histogram import LATENCY_MS, Histogram
 from sulina.model import Delivery, Start
 from sulina.names import TopicName
 from sulina.wire.decode import Frame
-from sulina.wire.header import FrameHeader
+from sulina.wire.encode import SEVERAL_PRODUCERS
+from sulina.wire.header import HAS_PRODUCERS, FrameHeader
 
 
 @dataclass(slots=True)
@@ -162,7 +163,12 @@ class Topic:
     def _problem(
         self, producer: TopicProducer, frame: memoryview, header: FrameHeader
     ) -> SulinaError | None:
-        if header.is_control or header.producer_id != producer.id:
+        several = bool(header.flags & HAS_PRODUCERS)
+        if (
+            header.is_control
+            or header.producer_id != producer.id
+            or several is not (producer.name == SEVERAL_PRODUCERS)
+        ):
             return Refused(f"the frame was not sent by producer {producer.name!r}")
         if self.quotas is not None and self.name.namespace in self.quotas.full:
             return QuotaExceeded(self.quotas.full[self.name.namespace])

@@ -86,7 +86,7 @@ class Message:
     @property
     def producer(self) -> str:
         """The name of the producer that published it."""
-        return self.batch.producer
+        return self.batch.producers[self.index]
 
     @property
     def sequence(self) -> int:
@@ -119,8 +119,8 @@ class Message:
 class Batch:
     """The records of one delivery.
 
-    ``payloads``, ``keys``, ``attributes``, ``times`` and ``offsets`` are columns with one entry per
-    record. Iterating over a batch yields messages.
+    ``payloads``, ``keys``, ``attributes``, ``times``, ``offsets`` and ``producers`` are columns
+    with one entry per record. Iterating over a batch yields messages.
     """
 
     def __init__(
@@ -159,8 +159,13 @@ class Batch:
 
     @property
     def producer(self) -> str:
-        """The name of the producer of all records."""
+        """The name of the producer of all records; empty if they have several."""
         return self.frame.producer_name
+
+    @cached_property
+    def producers(self) -> list[str]:
+        """The name of each record's producer."""
+        return self._picked(self.frame.producers)
 
     @cached_property
     def payloads(self) -> list[bytes]:

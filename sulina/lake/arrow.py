@@ -15,7 +15,7 @@ from sulina.errors import CorruptFrame
 from sulina.lake.frame_columns import BinaryColumn, FrameColumns, open_columns
 from sulina.lake.frame_table import FrameTable, IrregularFrames, read_table, require
 from sulina.lake.frame_value import pack_values
-from sulina.lake.runs import Ints, join_runs, runs, spread, starts_of
+from sulina.lake.runs import Bytes, Ints, join_runs, runs, spread, starts_of
 from sulina.lake.schema import ATTRIBUTES_TYPE, TIME_TYPE, WRITTEN_SCHEMA
 from sulina.lake.stand_in import inflate, stand_in
 from sulina.runtime.seam import Buffer
@@ -90,7 +90,7 @@ class _Opening:
             [
                 pa.array(of_records("base_offset") + within),
                 _times(columns.times),
-                _producers(table),
+                _producers(table, columns),
                 pa.array(of_records("first_sequence") + within),
                 _keys(columns),
                 _binary(pa.binary(), columns.payloads, readable),
@@ -125,17 +125,29 @@ def _times(times: Ints, present: NDArray[np.bool_] | None = None) -> pa.Array:
     return pa.Array.from_buffers(TIME_TYPE, len(times), [_bitmap(present), pa.py_buffer(times)])
 
 
-def _producers(table: FrameTable) -> pa.Array:
+def _producers(table: FrameTable, columns: FrameColumns) -> pa.Array:
+    """The producer of each record: its frame's, or its own in frames with several."""
     lengths = table.field("name_length")
-    column = BinaryColumn(lengths, join_runs(table.data, table.names_at, lengths))
-    by_frame = _binary(pa.binary(), column).dictionary_encode()
-    codes: NDArray[np.int32] = by_frame.indices.to_numpy()
-    names = by_frame.dictionary
+    found = [_binary(pa.binary(), BinaryColumn(lengths, _names(table, lengths)))]
+    if columns.producers is not None:
+        found.append(_binary(pa.binary(), columns.producers))
+    encoded = pa.concat_arrays(found).dictionary_encode()
+    codes: NDArray[np.int32] = encoded.indices.to_numpy()
+    names = encoded.dictionary
     text = np.array([_is_text(name) for name in names.to_pylist()])
-    require(text[codes])
-    return pa.DictionaryArray.from_arrays(
-        pa.array(spread(codes, table.counts)), names.cast(pa.string())
+    of_records = spread(codes[: len(table)], table.counts)
+    if columns.producers is not None:
+        of_records = of_records.copy()
+        of_records[columns.has_producer] = codes[len(table) :]
+    by_frame: NDArray[np.bool_] = np.logical_and.reduceat(
+        text[of_records], starts_of(table.counts)[:-1]
     )
+    require(by_frame)
+    return pa.DictionaryArray.from_arrays(pa.array(of_records), names.cast(pa.string()))
+
+
+def _names(table: FrameTable, lengths: Ints) -> Bytes:
+    return join_runs(table.data, table.names_at, lengths)
 
 
 def _is_text(name: bytes) -> bool:

@@ -51,6 +51,9 @@ class FrameColumns:
     keys: BinaryColumn | None
     has_key: Bools
     attributes: Attributes | None
+    producers: BinaryColumn | None
+    """Of the records that have a producer each, which ``has_producer`` marks."""
+    has_producer: Bools
 
 
 class _Cursor:
@@ -123,12 +126,13 @@ def open_columns(table: FrameTable) -> FrameColumns:
     keys, has_key = _keys(table, cursor)
     attributes = _attributes(table, cursor)
     times = _times(table, cursor)
+    producers, has_producer = _producers(table, cursor)
     require(cursor.at == ends)
     slots_end = table.slots_at + table.counts * table.has(h.HAS_KEYS)
     names_end = table.names_at + table.field("name_length")
     for begin, end in ((names_end, table.slots_at), (slots_end, columns_at)):
         _Cursor(table, everyone, begin, end).take(np.zeros_like(begin))
-    return FrameColumns(times, payloads, keys, has_key, attributes)
+    return FrameColumns(times, payloads, keys, has_key, attributes, producers, has_producer)
 
 
 def _part(table: FrameTable, cursor: _Cursor, flag: int) -> tuple[_Cursor, Bools] | None:
@@ -187,3 +191,13 @@ def _times(table: FrameTable, cursor: _Cursor) -> Ints:
     times = times.copy()
     times[where] += deltas
     return times
+
+
+def _producers(table: FrameTable, cursor: _Cursor) -> tuple[BinaryColumn | None, Bools]:
+    found = _part(table, cursor, h.HAS_PRODUCERS)
+    if found is None:
+        return None, np.zeros(int(table.counts.sum()), np.bool_)
+    part, where = found
+    names = part.binary(part.counts)
+    cursor.at[part.chosen] = part.at
+    return names, where

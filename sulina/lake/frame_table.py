@@ -52,7 +52,6 @@ _LARGE: Final = 2048
 _WORD: Final = 8
 _WORDS: Final = np.arange(h.HEADER_SIZE // _WORD)
 _MAX_INT64: Final = (1 << 63) - 1
-_MAX_FLAGS: Final = (1 << 7) - 1
 
 
 class IrregularFrames(Exception):
@@ -187,13 +186,12 @@ def _plausible(table: FrameTable, lengths: Ints) -> NDArray[np.bool_]:
     plausible: NDArray[np.bool_] = (
         (headers["magic"] == h.MAGIC)
         & (headers["version"] == h.VERSION)
-        & (flags <= _MAX_FLAGS)
         & ((flags & (h.COMPRESSION_MASK | h.CONTROL)) == 0)
         & (counts > 0)
         & (counts <= h.MAX_RECORDS)
         & (body <= h.MAX_BODY)
         & (body + h.HEADER_SIZE == lengths)
-        & (table.field("name_length") <= h.MAX_NAME)
+        & (table.field("name_length") <= np.where(table.has(h.HAS_PRODUCERS), 0, h.MAX_NAME))
         & (table.field("columns_length") == raw)
         & (table.columns_at + padded(raw) == table.starts + lengths)
         & (sequence >= 0)

@@ -104,7 +104,12 @@ class _Rebuilding:
         payload_ends, payloads = self._payloads()
         front: list[Section] = [self._due(), names, self._slots]
         before = [*front, payload_ends]
-        after: list[Section] = [*self._keys(), *self._attributes(), self._deltas()]
+        after: list[Section] = [
+            *self._keys(),
+            *self._attributes(),
+            self._deltas(),
+            *self._producers(),
+        ]
         raw_lengths = total([payload_ends, payloads, *after])
         body_lengths = total(front) + raw_lengths
         headers = self._headers(names.lengths, body_lengths, raw_lengths)
@@ -170,7 +175,15 @@ class _Rebuilding:
         names = _Binary.of(producers.dictionary)
         codes = producers.indices.to_numpy()[self._firsts]
         starts = names.offsets[codes]
-        return CopiedRuns(names.data, starts, names.offsets[codes + 1] - starts)
+        lengths = (names.offsets[codes + 1] - starts) * ~self._has(h.HAS_PRODUCERS)
+        return CopiedRuns(names.data, starts, lengths)
+
+    def _producers(self) -> list[Section]:
+        has = self._has(h.HAS_PRODUCERS)
+        if not has.any():
+            return []
+        column = _Binary.of(self._columns[schema.PRODUCER].cast(pa.string()))
+        return [*values(column.offsets, column.data, self._firsts, self._counts, has)]
 
     def _payloads(self) -> tuple[Section, CopiedRuns]:
         column = _Binary.of(self._columns[schema.PAYLOAD])

@@ -73,6 +73,7 @@ def _encode_again(frame: Buffer, header: h.FrameHeader) -> bytes:
         keys=opened.keys,
         attributes=opened.attributes,
         due_us=opened.due_us,
+        producers=opened.producers if header.flags & h.HAS_PRODUCERS else None,
     )
 
 

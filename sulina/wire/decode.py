@@ -73,7 +73,7 @@ class _Columns:
         try:
             return [value.decode() for value in self.binary(count)]
         except UnicodeDecodeError:
-            raise CorruptFrame("an attribute in the frame is not valid UTF-8") from None
+            raise CorruptFrame("a text in the frame is not valid UTF-8") from None
 
     def bits(self, count: int) -> str:
         """``count`` characters, '1' where the bit is set."""
@@ -100,6 +100,7 @@ class Frame:
         name = bytes(view[at : at + header.name_length])
         try:
             self.producer_name = name.decode()
+            """The producer of all records; empty if they have several."""
         except UnicodeDecodeError:
             raise CorruptFrame("the producer name in the frame is not valid UTF-8") from None
         at = header.columns_at
@@ -129,12 +130,18 @@ class Frame:
             self._deltas = columns.int32(count)
             if (min(self._deltas), max(self._deltas)) != (0, header.last_time - header.first_time):
                 raise CorruptFrame("the frame's publish times contradict its header")
+        self._producers = columns.strings(count) if header.flags & h.HAS_PRODUCERS else None
         if columns.at != h.padded(len(columns.data)):
             raise CorruptFrame("the frame has bytes after its last column")
 
     @property
     def count(self) -> int:
         return self.header.count
+
+    @cached_property
+    def producers(self) -> list[str]:
+        """The name of each record's producer."""
+        return self._producers or [self.producer_name] * self.count
 
     @cached_property
     def times(self) -> list[int]:

@@ -3,18 +3,19 @@
 Columns, each padded to 8 bytes: payload (int32 offsets, data); if any record has a key: key
 (validity bits, int32 offsets, data); if any has attributes: attributes (int32 list offsets, then
 names and values, each as int32 offsets and data); if publish times differ: int32 deltas in
-microseconds from the earliest.
+microseconds from the earliest; if records have several producers: their names (int32 offsets,
+data).
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, repeat
 
 from crc32c import crc32c
 
@@ -26,6 +27,8 @@ _INT32 = "i"
 _LARGE = 1024
 _BIG_ENDIAN_HOST = sys.byteorder == "big"
 MAX_TIME_SPAN_US = h.MAX_TIME_SPAN_US
+SEVERAL_PRODUCERS = ""
+"""The name of the origin of frames whose records have several producers. No producer has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,14 @@ def encode_frame(
     attributes: Sequence[Mapping[str, str] | None] | None = None,
     compression: Compression = Compression.NONE,
     due_us: int | None = None,
+    producers: Sequence[str] | None = None,
 ) -> bytes:
     """Encode ``payloads``, in order, as one frame.
 
     ``times`` are publish times in microseconds, one for all or one per record, at most 35 minutes
     apart. With ``due_us`` (microseconds since 1970) no record is delivered before that time.
-    Columns that ``compression`` does not make smaller are stored uncompressed. Raises ``TooLarge``
+    Columns that ``compression`` does not make smaller are stored uncompressed. ``producers`` are
+    the names of each record's producer, if ``origin`` is ``SEVERAL_PRODUCERS``. Raises ``TooLarge``
     beyond the limits of a frame, and ``Refused`` for times too far apart, a producer name that is
     too long or a compression whose package is not installed.
     """
@@ -75,15 +80,14 @@ def encode_frame(
     if not 0 < count <= h.MAX_RECORDS:
         raise TooLarge(f"a frame must have 1 to {h.MAX_RECORDS} records, got {count}")
     assert first_sequence >= 0
-    for column in (keys, attributes, None if isinstance(times, int) else times):
+    for column in (keys, attributes, producers, None if isinstance(times, int) else times):
         assert column is None or len(column) == count, "columns must have one value per record"
     flags = 0
     columns = _binary_column(payloads)
     slots = b""
     if keys is not None and any(key is not None for key in keys):
         flags |= h.HAS_KEYS
-        fallback = key_slot(origin.name.encode())
-        slots = _pad(bytes([fallback if key is None else key_slot(key) for key in keys]))
+        slots = _pad(bytes(_slots(keys, producers or repeat(origin.name))))
         columns.append(_pad(_validity(keys)))
         columns += _binary_column([key or b"" for key in keys])
     if attributes is not None and any(attributes):
@@ -98,6 +102,10 @@ def encode_frame(
             if last_time - first_time > MAX_TIME_SPAN_US:
                 raise Refused("records published more than 35 minutes apart cannot share a frame")
             columns.append(_pad(_int32(time - first_time for time in times)))
+    if producers is not None:
+        assert origin.name == SEVERAL_PRODUCERS
+        flags |= h.HAS_PRODUCERS
+        columns += _binary_column([name.encode() for name in producers])
     due = b""
     if due_us is not None:
         flags |= h.DELAYED
@@ -196,6 +204,12 @@ def _map_column(entries: Sequence[Mapping[str, str]]) -> list[bytes]:
     names = [name.encode() for entry in entries for name in entry]
     values = [value.encode() for entry in entries for value in entry.values()]
     return [lists, *_binary_column(names), *_binary_column(values)]
+
+
+def _slots(keys: Iterable[bytes | None], producers: Iterable[str]) -> Iterator[int]:
+    """The slot of each record: of its key, or of its producer without one."""
+    for key, producer in zip(keys, producers, strict=False):
+        yield key_slot(producer.encode() if key is None else key)
 
 
 def _validity(values: Sequence[bytes | None]) -> bytes:

@@ -1,8 +1,8 @@
 """The frame's fixed header: its layout, and the checks that need nothing else.
 
-A frame is a batch of records from one producer. The producer encodes it once; brokers, journals and
-the network pass it on as bytes. All integers are little-endian and every section starts on an
-8-byte boundary::
+A frame is a batch of records, nearly always from one producer, which encodes it once; brokers,
+journals and the network pass it on as bytes. All integers are little-endian and every section
+starts on an 8-byte boundary::
 
     0   4s  magic "SLF1"            40  q   sequence of the first record
     4   B   version                 48  q   earliest publish time, microseconds
@@ -16,7 +16,9 @@ the network pass it on as bytes. All integers are little-endian and every sectio
     32  Q   producer id
 
 If the flag ``DELAYED`` is set, the body begins with a delivery time (q, microseconds since 1970),
-before which no record of the frame is delivered.
+before which no record of the frame is delivered. If ``HAS_PRODUCERS`` is set, the records have
+several producers and the frame has none: its producer's name is empty. Only brokers make such
+frames, of messages that stock clients send one by one.
 
 Brokers need only this module; ``encode`` and ``decode`` handle the columns.
 """
@@ -43,8 +45,8 @@ HAS_ATTRIBUTES: Final = 0b0000_1000
 HAS_TIMES: Final = 0b0001_0000
 CONTROL: Final = 0b0010_0000
 DELAYED: Final = 0b0100_0000
-_KNOWN_FLAGS: Final = 0b0111_1111
-_RECORD_FLAGS: Final = HAS_KEYS | HAS_ATTRIBUTES | HAS_TIMES | DELAYED
+HAS_PRODUCERS: Final = 0b1000_0000
+_RECORD_FLAGS: Final = HAS_KEYS | HAS_ATTRIBUTES | HAS_TIMES | DELAYED | HAS_PRODUCERS
 
 MAX_NAME: Final = 1024
 MAX_ATTRIBUTES: Final = 1 << 20
@@ -194,7 +196,7 @@ def parse_header(frame: Buffer) -> FrameHeader:
         raise CorruptFrame(f"unsupported frame version {version}; this program supports {VERSION}")
     header = FrameHeader(*fields)
     flags, name_length, body_length, raw_length, count = header[:5]
-    if flags & ~_KNOWN_FLAGS or flags & COMPRESSION_MASK == COMPRESSION_MASK:
+    if flags & COMPRESSION_MASK == COMPRESSION_MASK:
         raise CorruptFrame("the frame has flags that this version does not support")
     if count > MAX_RECORDS or body_length > MAX_BODY or raw_length > MAX_BODY:
         raise CorruptFrame(f"the frame is too large: {count} records, {body_length} bytes")
@@ -203,6 +205,8 @@ def parse_header(frame: Buffer) -> FrameHeader:
     columns_length = header.columns_length
     if header.columns_at + padded(columns_length) != header.size or name_length > MAX_NAME:
         raise CorruptFrame("the lengths in the frame's header do not add up")
+    if flags & HAS_PRODUCERS and name_length:
+        raise CorruptFrame("a frame with several producers can't have a producer of its own")
     if not flags & COMPRESSION_MASK and columns_length != raw_length:
         raise CorruptFrame("the frame is uncompressed, but its column lengths differ")
     if header.first_sequence < 0 or header.last_sequence > _MAX_INT64:

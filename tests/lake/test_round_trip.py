@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +19,13 @@ from sulina.lake.summary import ObjectHead
 from sulina.wire.compression import Compression, compress
 from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin, encode_control_frame, encode_frame
-from sulina.wire.header import COMPRESSION_MASK, MAX_RECORDS, assign, check_frame, parse_header
+from sulina.wire.header import (
+    COMPRESSION_MASK,
+    MAX_RECORDS,
+    assign,
+    check_frame,
+    parse_header,
+)
 from tests.lake.ledgers import (
     LEDGER,
     TOPIC,
@@ -30,7 +37,16 @@ from tests.lake.ledgers import (
     ledger_of,
     ledgers,
 )
-from tests.wire.records import NOW, columns_of, delayed_sample, lie, sample, sealed, with_columns
+from tests.wire.records import (
+    NOW,
+    columns_of,
+    delayed_sample,
+    lie,
+    sample,
+    sealed,
+    several_sample,
+    with_columns,
+)
 
 ROW_GROUPS = st.sampled_from([1, 700, 2000, 1 << 20])
 
@@ -48,6 +64,7 @@ def assert_same(found: bytes, frame: bytes) -> None:
     ):
         assert getattr(got.header, field) == getattr(want.header, field)
     assert got.producer_name == want.producer_name
+    assert got.producers == want.producers
     assert got.payloads == want.payloads
     assert got.times == want.times
     assert got.keys == want.keys
@@ -305,3 +322,18 @@ def test_a_control_frame_among_records_is_refused() -> None:
 def test_no_frames_are_no_records() -> None:
     assert frames_to_batch([]).num_rows == 0
     assert ledger_of([]).frames == []
+
+
+def test_records_of_a_frame_may_have_several_producers() -> None:
+    several, one = several_sample().encode(), sample().encode()
+    batch = frames_to_batch([one, several])
+    producers = ["sensor-7"] * 3 + ["sensor-7", "sensor-8", "sensor-7"]
+    assert batch.column("producer").to_pylist() == producers
+
+
+def test_a_frame_whose_producers_are_no_text_is_kept_whole() -> None:
+    ledger = ledger_of([several_sample()])
+    (frame,) = ledger.frames
+    damaged = sealed(frame.replace(b"sensor-8", b"sensor-\xff"))
+    data, _ = encode(replace(ledger, frames=[damaged]))
+    assert decode(data) == [damaged]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sulina.wire.compression import Compression
 from sulina.wire.decode import Frame
-from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
+from sulina.wire.encode import MAX_TIME_SPAN_US, SEVERAL_PRODUCERS, Origin, encode_frame
 from sulina.wire.header import HEADER_SIZE, MAX_TIME_US
 
 NOW = 1_750_000_000_000_000
@@ -29,6 +29,7 @@ class Records:
     attributes: list[dict[str, str] | None] | None
     compression: Compression
     due_us: int | None = None
+    producers: list[str] | None = None
 
     def encode(self) -> bytes:
         return encode_frame(
@@ -40,6 +41,7 @@ class Records:
             attributes=self.attributes,
             compression=self.compression,
             due_us=self.due_us,
+            producers=self.producers,
         )
 
     def assert_decoded_as(self, frame: Frame) -> None:
@@ -59,6 +61,7 @@ class Records:
         assert frame.due_us == self.due_us
         assert frame.payloads == self.payloads
         assert frame.times == times
+        assert frame.producers == (self.producers or [self.origin.name] * self.count)
         if self.keys is None or all(key is None for key in self.keys):
             assert frame.keys is None
         else:
@@ -86,9 +89,11 @@ def records(draw: st.DrawFn, max_count: int = 40) -> Records:
     span = draw(st.sampled_from([0, 1, 5_000, MAX_TIME_SPAN_US]))
     times = st.integers(first_time, first_time + span)
     attributes = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=4)
+    name = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+    producers = draw(st.none() | column(name))
     return Records(
         origin=Origin(
-            draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20)),
+            draw(name) if producers is None else SEVERAL_PRODUCERS,
             schema_id=draw(st.integers(0, (1 << 64) - 1)),
             schema_version=draw(st.integers(0, (1 << 32) - 1)),
         ),
@@ -99,7 +104,14 @@ def records(draw: st.DrawFn, max_count: int = 40) -> Records:
         attributes=draw(st.none() | column(st.none() | attributes)),  # type: ignore[arg-type]
         compression=draw(st.sampled_from(Compression)),
         due_us=draw(st.none() | st.integers(1, MAX_TIME_US)),
+        producers=producers,  # type: ignore[arg-type]
     )
+
+
+def several_sample() -> Records:
+    """The same as :func:`sample`, from several producers."""
+    origin = replace(sample().origin, name=SEVERAL_PRODUCERS)
+    return replace(sample(), origin=origin, producers=["sensor-7", "sensor-8", "sensor-7"])
 
 
 def delayed_sample() -> Records:
@@ -125,6 +137,7 @@ def assert_sound(frame: Frame) -> None:
     count = frame.count
     assert len(frame.payloads) == max(count, 1)
     assert len(frame.times) == count
+    assert len(frame.producers) == count
     assert frame.keys is None or len(frame.keys) == count
     assert frame.attributes is None or len(frame.attributes) == count
     assert all(type(payload) is bytes for payload in frame.payloads)

@@ -114,9 +114,12 @@ def test_slots_and_the_producer_are_read_without_opening_the_columns(r: Records)
     if r.keys is None or all(key is None for key in r.keys):
         assert slots is None
     else:
-        fallback = key_slot(r.origin.name.encode())
         assert slots is not None
-        assert list(slots) == [fallback if key is None else key_slot(key) for key in r.keys]
+        producers = r.producers or [r.origin.name] * r.count
+        assert list(slots) == [
+            key_slot(producer.encode() if key is None else key)
+            for key, producer in zip(r.keys, producers, strict=True)
+        ]
 
 
 def test_every_section_starts_on_a_boundary_of_eight_bytes() -> None:

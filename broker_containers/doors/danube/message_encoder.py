@@ -16,6 +16,7 @@ from broker_containers.doors.danube.client_numbers import producer_number
 from sulina.names import TopicName
 from sulina.wire import selection
 from sulina.wire.decode import Frame
+from sulina.wire.header import HAS_PRODUCERS
 
 _NUMBER, _BYTES = 0, 2  # wire types
 _MOST_PRODUCERS: Final = 256
@@ -70,11 +71,13 @@ class MessageEncoder:
         header = frame.header
         payloads, times = frame.payloads, frame.times
         more = frame.keys is not None or frame.attributes is not None
-        of_place, of_message = self._fields(
-            frame.producer_name, header.schema_id, header.schema_version
-        )
+        schema = header.schema_id, header.schema_version
+        several = frame.producers if header.flags & HAS_PRODUCERS else None
+        of_place, of_message = self._fields(frame.producer_name, *schema)
         for index in range(header.count) if chosen is None else selection.indices(chosen):
             offset, payload = header.base_offset + index, payloads[index]
+            if several is not None:
+                of_place, of_message = self._fields(several[index], *schema)
             place = of_place + _OFFSET + _varint(offset) if self._numbered else of_place
             yield (
                 offset,

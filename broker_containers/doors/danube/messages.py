@@ -60,8 +60,13 @@ def record_of(message: pb.StreamMessage, size: int, clock: Clock) -> DanubeRecor
     )
 
 
-def frame_of(producer: str, first_sequence: int, records: Sequence[DanubeRecord]) -> bytes:
-    """A frame of records that all fit the first."""
+def frame_of(
+    producer: str,
+    first_sequence: int,
+    records: Sequence[DanubeRecord],
+    producers: Sequence[str] | None = None,
+) -> bytes:
+    """A frame of records that all fit the first; ``producers`` as for ``encode_frame``."""
     if len(records) == 1:
         (alone,) = records
         return encode_frame(
@@ -79,4 +84,5 @@ def frame_of(producer: str, first_sequence: int, records: Sequence[DanubeRecord]
         [record.time_us for record in records],
         keys=[record.key for record in records],
         attributes=[record.attributes for record in records],
+        producers=producers,
     )

@@ -7,12 +7,16 @@ is attached again by its next message, which has the names of its topic and prod
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.danube.client_numbers import producer_number
 from broker_containers.doors.danube.producer import DanubeProducer
 from broker_containers.doors.danube.settings import DanubeSettings
+from broker_containers.doors.danube.topic_publisher import TopicPublisher
+from broker_containers.quotas.rates import Subject
 from broker_containers.schemas.checks import SchemaChecks
+from broker_containers.topics.topic import Topic
 from sulina.errors import Overloaded
 from sulina.model import Delivery
 from sulina.names import TopicName
@@ -29,6 +33,8 @@ class Producers:
         self._by_name: dict[tuple[str, str], DanubeProducer] = {}
         """The same producers by topic and name, for looking up the producer of each message."""
         self._attaching: dict[int, asyncio.Task[DanubeProducer]] = {}
+        self._publishers: dict[tuple[Topic, tuple[Subject, ...]], TopicPublisher] = {}
+        """Those that have producers."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -113,11 +119,21 @@ class Producers:
             if found is None and len(self._producers) >= broker.settings.max_peers:
                 raise Overloaded("the broker has too many producers: try again later")
             check = self._schemas.of(topic)
-            found = DanubeProducer(topic, broker.ledgers, broker.clock, check)
-            now_us = broker.clock.wall_us()
-            await found.attach(producer, now_us, exclusive=exclusive, principal=principal)
+            found = DanubeProducer(topic, check, broker.clock.now())
+            await found.attach(producer, self._publisher, exclusive=exclusive, principal=principal)
             self._producers[number] = self._by_name[str(name), producer] = found
         found.seen = broker.clock.now()
+        return found
+
+    def _publisher(self, topic: Topic, where: tuple[Subject, ...]) -> TopicPublisher:
+        """What publishes for the producers of a topic that count in the same quotas."""
+        publishers, place = self._publishers, (topic, where)
+        found = publishers.get(place)
+        if found is None:
+            broker = self._broker
+            found = publishers[place] = TopicPublisher(
+                topic, where, broker.ledgers, broker.clock, partial(publishers.__delitem__, place)
+            )
         return found
 
     def sweep(self) -> None:
