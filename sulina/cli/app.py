@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "cluster": ("sulina.cli.admin.brokers", "Describe the cluster, and rebuild lost metadata."),
     "balance": ("sulina.cli.admin.balance", "Show and even out the load of brokers."),
     "config": ("sulina.cli.admin.config", "Show and change settings of running brokers."),
+    "mcp": ("sulina.cli.mcp.command", "Serve the operations to assistants that speak MCP."),
     "ping": ("sulina.cli.diagnostics", "Measure the round-trip time to a broker."),
     "version": ("sulina.cli.diagnostics", "Show the versions of what is installed."),
 }

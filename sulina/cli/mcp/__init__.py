@@ -1,0 +1,1 @@
+"""``sulina mcp``: the operations for assistants that speak the Model Context Protocol."""
