@@ -40,10 +40,11 @@ class _Binary:
         return cls(offsets(array).astype(np.int64), octets(array))
 
 
-def rebuild_frames(rows: pa.Table) -> list[bytes]:
+def rebuild_frames(rows: pa.Table, *, seal: bool = False) -> list[bytes]:
     """The frames of ``rows``, which must contain whole frames, in order, with all columns.
 
-    Raises ``CorruptEntry`` if a frame differs from the published one.
+    Raises ``CorruptEntry`` if a frame differs from the published one. With ``seal``, frames get
+    checksums of their own instead: their records were changed on purpose.
     """
     columns = {name: _combined(rows, name) for name in schema.OBJECT_SCHEMA.names}
     firsts = np.flatnonzero(present(columns[schema.FRAME]))
@@ -64,7 +65,7 @@ def rebuild_frames(rows: pa.Table) -> list[bytes]:
         counts[again],
         heads[again],
         CopiedRuns(frame_values.data, starts[again] + VALUE_SIZE, lengths[again] - VALUE_SIZE),
-    ).frames()
+    ).frames(seal=seal)
     if not whole.any():
         return rebuilt
     data = frame_values.data.data
@@ -97,7 +98,7 @@ class _Rebuilding:
         if (slots.lengths != counts * self._has(h.HAS_KEYS)).any():
             raise CorruptEntry("the number of key slots of a frame in the object is wrong")
 
-    def frames(self) -> list[bytes]:
+    def frames(self, *, seal: bool) -> list[bytes]:
         if not len(self._firsts):
             return []
         names = self._names()
@@ -123,12 +124,18 @@ class _Rebuilding:
         write_headers(out, starts, headers)
         _fill(out, starts + h.HEADER_SIZE, before)
         _fill(out, starts + middles, after)
-        if large:
-            frames = _joined(out.data, ends, starts + middles, payloads)
-        else:
+
+        def cut() -> list[bytes]:
+            if large:
+                return _joined(out.data, ends, starts + middles, payloads)
             data = out.tobytes()
-            frames = [data[start:end] for start, end in pairwise(ends.tolist())]
-        return _checked(frames, headers)
+            return [data[start:end] for start, end in pairwise(ends.tolist())]
+
+        if not seal:
+            return _checked(cut(), headers)
+        headers["crc"] = checksums(cut())
+        write_headers(out, starts, headers)
+        return cut()
 
     def _has(self, flag: int) -> NDArray[np.bool_]:
         marked: NDArray[np.bool_] = (self._flags & flag) != 0

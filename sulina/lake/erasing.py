@@ -1,0 +1,79 @@
+"""Erases the records of keys from frames: their offsets stay, their content goes.
+
+In place of an erased record is one with the same offset, sequence and publish time, without key and
+payload, and with the attribute ``sulina.erased``, which says when. All other records stay as they
+are; a digest over them, before and after, proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sulina.errors import CorruptFrame
+from sulina.lake.digest import Digest
+from sulina.lake.newest import Flags
+from sulina.lake.schema import KEY
+from sulina.wire import header as h
+from sulina.wire.decode import Frame
+from sulina.wire.encode import Origin, encode_frame
+
+ERASED: Final = "sulina.erased"
+"""The attribute of records that were erased; its value is the time, in ISO 8601."""
+
+
+def with_keys(rows: pa.Table, keys: Sequence[bytes]) -> Flags:
+    """Which rows have one of these keys."""
+    found: Flags = pc.is_in(rows.column(KEY), value_set=pa.array(keys, pa.binary())).to_numpy()
+    return found
+
+
+def digest_of_others(digest: Digest, rows: pa.Table, erased: Flags) -> None:
+    """Add all rows but the erased ones to a digest."""
+    digest.add(rows.filter(pa.array(~erased)) if erased.any() else rows)
+
+
+def erase_records(frames: Sequence[bytes], erased: Flags, when: str) -> list[bytes]:
+    """The frames with the records that ``erased`` marks, counted over all frames, erased.
+
+    Raises ``CorruptFrame`` if a frame with such a record cannot be decoded.
+    """
+    left: list[bytes] = []
+    at = 0
+    for data in frames:
+        count = h.parse_header(data).count
+        marked = np.flatnonzero(erased[at : at + count])
+        left.append(_without(data, marked.tolist(), when) if len(marked) else data)
+        at += count
+    assert at == len(erased), "one mark for each record"
+    return left
+
+
+def _without(data: bytes, marked: Sequence[int], when: str) -> bytes:
+    frame = Frame(data)
+    header = frame.header
+    payloads = list(frame.payloads)
+    keys: list[bytes | None] = list(frame.keys or [None] * frame.count)
+    attributes = list(frame.attributes or [{} for _ in range(frame.count)])
+    for index in marked:
+        payloads[index], keys[index], attributes[index] = b"", None, {ERASED: when}
+    again = bytearray(
+        encode_frame(
+            Origin(frame.producer_name, header.schema_id, header.schema_version),
+            header.first_sequence,
+            payloads,
+            frame.times,
+            keys=keys,
+            attributes=attributes,
+            due_us=frame.due_us,
+            producers=frame.producers if header.flags & h.HAS_PRODUCERS else None,
+        )
+    )
+    if h.parse_header(again).producer_id != header.producer_id:
+        raise CorruptFrame("the frame's producer id does not follow from its producer's name")
+    h.assign(again, header.base_offset, header.epoch)
+    return bytes(again)
