@@ -99,9 +99,12 @@ class FailurePolicy:
     poison: Poison = Poison.BLOCK
     dead_letter_topic: str = ""
     """Where ``Poison.DEAD_LETTER`` publishes."""
+    dead_letter_expired: bool = False
+    """Publish records there too that expired before anybody took them."""
 
     def __post_init__(self) -> None:
-        if self.poison is Poison.DEAD_LETTER and not self.dead_letter_topic:
+        wanted = self.poison is Poison.DEAD_LETTER or self.dead_letter_expired
+        if wanted and not self.dead_letter_topic:
             raise Refused("a dead-letter policy needs a topic: set dead_letter_topic")
         times = self.ack_timeout_ms, self.base_redelivery_delay_ms, self.max_redelivery_delay_ms
         if min(self.max_redelivery_count, *times) < 0:

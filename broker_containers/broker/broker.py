@@ -429,7 +429,13 @@ class Broker:
         target = TopicName.parse(subscription.failure_policy.dead_letter_topic)
         producer = dead_letter_producer(source, subscription.name)
         make = partial(
-            dead_letter_frame, letter, frame, source, subscription.name, self.settings.broker_id
+            dead_letter_frame,
+            letter,
+            frame,
+            source,
+            subscription.name,
+            self.settings.broker_id,
+            now_us=self.clock.wall_us(),
         )
         record = await self.describe(target, create=True, delivery=None)
         if not await self._owners.publish_elsewhere(target, record.partitions, producer, make):

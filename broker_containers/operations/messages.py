@@ -17,6 +17,7 @@ from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.topic_log.tail_cache import CachedFrame
 from broker_containers.topics.single_publish import publish_one
 from sulina.audit import TOPIC as AUDIT_TOPIC
+from sulina.client.delays import expiry_time
 from sulina.errors import (
     Overloaded,
     Refused,
@@ -53,6 +54,7 @@ class _Waiting:
     time_us: int
     size: int
     outcome: asyncio.Future[int]
+    expires_us: int | None
 
     @property
     def schema(self) -> tuple[int, int]:
@@ -80,10 +82,11 @@ class Publisher:
         """Publish all messages in one frame; returns the offset of the first when they are durable.
 
         Raises ``Overloaded`` if too many bytes are waiting, ``Refused`` if the messages name more
-        than one schema, ``InvalidPayload`` if they don't match the topic's schema, and what the
-        topic raises.
+        than one schema or expiry, ``InvalidPayload`` if they don't match the topic's schema, and
+        what the topic raises.
         """
         await self._check_schema(topic, messages)
+        expires_us = _expiry(messages, time_us)
         size = sum(map(_size, messages))
         limit = self._broker.settings.http.max_waiting_bytes
         # Audit records are few; administration must not depend on what clients publish.
@@ -97,7 +100,7 @@ class Publisher:
             task = asyncio.create_task(self._run(topic, queue), name=f"http-publish-{topic}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        queue.append(_Waiting(messages, time_us, size, outcome))
+        queue.append(_Waiting(messages, time_us, size, outcome, expires_us))
         return await asyncio.shield(outcome)
 
     async def _check_schema(self, name: TopicName, messages: Sequence[NewMessage]) -> None:
@@ -168,7 +171,8 @@ def _take(queue: deque[_Waiting]) -> list[_Waiting]:
     """As much of what waits as makes a good frame; at least the first."""
     batch = [queue.popleft()]
     size, count = batch[0].size, len(batch[0].messages)
-    while queue and queue[0].schema == batch[0].schema:
+    kind = batch[0].schema, batch[0].expires_us
+    while queue and (queue[0].schema, queue[0].expires_us) == kind:
         size += queue[0].size
         count += len(queue[0].messages)
         if size > _FRAME_BYTES or count > _FRAME_MESSAGES:
@@ -180,6 +184,15 @@ def _take(queue: deque[_Waiting]) -> list[_Waiting]:
 def _size(message: NewMessage) -> int:
     extra = sum(len(name) + len(value) for name, value in message.attributes.items())
     return len(message.payload) + len(message.key or b"") + extra + _OBJECTS
+
+
+def _expiry(messages: Sequence[NewMessage], time_us: int) -> int | None:
+    """The expiry time of messages that share a frame."""
+    named = {message.expires_ms for message in messages}
+    if len(named) > 1:
+        raise Refused("messages of one request expire together: send the others separately")
+    (expires_ms,) = named
+    return expiry_time(expires_ms / 1000, time_us) if expires_ms else None
 
 
 def _schema(message: NewMessage) -> tuple[int, int]:
@@ -200,6 +213,7 @@ def _frame(producer: str, batch: Sequence[_Waiting], sequence: int) -> bytes:
         [waiting.time_us for waiting in batch for _ in waiting.messages],
         keys=[message.key for message in messages],
         attributes=[message.attributes for message in messages],
+        expires_us=batch[0].expires_us,
     )
 
 

@@ -1,4 +1,4 @@
-"""Converts records that failed too often into records of the dead-letter topic."""
+"""Converts records that failed too often, or expired, into records of the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from sulina.wire.encode import Origin, encode_frame, producer_id
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Records that failed too often and go to the dead-letter topic."""
+    """Records that failed too often, or expired, and go to the dead-letter topic."""
 
     base: int
     mask: int
     attempt: int
     reason: str
+    expired: bool = False
+    """Nobody took them in time, rather than failing."""
 
 
 def dead_letter_frame(
@@ -28,10 +30,15 @@ def dead_letter_frame(
     subscription: str,
     broker_id: str,
     sequence: int,
+    now_us: int,
 ) -> bytes:
-    """A frame with the failed records' payloads and keys, and attributes that name their origin."""
+    """A frame with the failed records' payloads and keys, and attributes that name their origin.
+
+    Expired records get the publish time ``now_us``: with theirs they might expire there at once.
+    """
     opened = Frame(frame.data)
     chosen = selection.indices(letter.mask)
+    times = opened.times
     origin = {
         "x-original-topic": topic,
         "x-original-subscription": subscription,
@@ -46,6 +53,7 @@ def dead_letter_frame(
             **origin,
             "x-original-producer-id": str(producer_id(opened.producers[index])),
             "x-original-topic-offset": str(letter.base + index),
+            **({"x-original-publish-time": str(times[index])} if letter.expired else {}),
         }
         for index in chosen
     ]
@@ -58,7 +66,7 @@ def dead_letter_frame(
         ),
         sequence,
         [opened.payloads[index] for index in chosen],
-        [opened.times[index] for index in chosen],
+        now_us if letter.expired else [times[index] for index in chosen],
         keys=[keys[index] for index in chosen] if keys else None,
         attributes=attributes,
     )

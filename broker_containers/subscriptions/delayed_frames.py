@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from broker_containers.subscriptions.expiry import ENDLESS, Lifetime
 from broker_containers.subscriptions.loaded_frame import part_of
 from sulina.wire import selection
 
@@ -25,6 +26,7 @@ class DelayedFrame:
     count: int
     done: int = 0
     """Records that are acknowledged already."""
+    life: Lifetime = ENDLESS
 
     @property
     def undone(self) -> int:
@@ -56,9 +58,12 @@ class DelayedFrames:
     def __getitem__(self, base: int) -> DelayedFrame:
         return self._frames[base]
 
-    def add(self, base: int, count: int, due_us: int, done: int) -> None:
+    def __contains__(self, base: int) -> bool:
+        return base in self._frames
+
+    def add(self, base: int, count: int, due_us: int, done: int, life: Lifetime = ENDLESS) -> None:
         """Track a frame, of which the records in ``done`` are acknowledged already."""
-        self._frames[base] = DelayedFrame(due_us, count, done)
+        self._frames[base] = DelayedFrame(due_us, count, done, life)
         insort(self._bases, base)
         heappush(self._heap, (due_us, base))
 
@@ -83,6 +88,13 @@ class DelayedFrames:
         """The next frame that is due: the earliest, and of those the lowest offset."""
         due_us = self.next_due_us
         return None if due_us is None or due_us > wall_us else self._heap[0][1]
+
+    def expired(self, ttl_ms: int, wall_us: int) -> int | None:
+        """A frame that has expired. Frames that are not due yet have not."""
+        if self.due(wall_us) is None:
+            return None
+        late = (base for base, each in self._frames.items() if each.life.over(ttl_ms, wall_us))
+        return next(late, None)
 
     def is_due(self, base: int, wall_us: int) -> bool:
         """Whether a frame is tracked and due."""

@@ -17,6 +17,7 @@ from heapq import merge
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.delayed_frames import DelayedFrames
 from broker_containers.subscriptions.due_times import NEVER, DueTimes
+from broker_containers.subscriptions.expiry import ENDLESS, Lifetime
 from broker_containers.subscriptions.loaded_frame import Flight, LoadedFrame
 from broker_containers.subscriptions.ranges import RangeSet
 from sulina.wire import selection
@@ -108,11 +109,11 @@ class DeliveryWindow:
         loaded.make_ready(1, loaded.undone)
         return loaded
 
-    def delay(self, base: int, count: int, due_us: int) -> None:
+    def delay(self, base: int, count: int, due_us: int, life: Lifetime = ENDLESS) -> None:
         """Skip a frame whose delivery time is in the future, and track it."""
         done = self._read_past(base, count, timed=True)
         if done != selection.whole(count):
-            self.delays.add(base, count, due_us, done)
+            self.delays.add(base, count, due_us, done, life)
 
     def load_timed(
         self, base: int, count: int, size: int, slots: bytes | int
@@ -125,7 +126,7 @@ class DeliveryWindow:
         return loaded
 
     def forget_delayed(self, base: int) -> int:
-        """A delayed frame was deleted; returns how many of its records were not done."""
+        """A delayed frame was deleted or expired; returns how many of its records were not done."""
         known = self.delays.remove(base)
         return 0 if known is None else known.undone.bit_count()
 
@@ -214,13 +215,30 @@ class DeliveryWindow:
     def settle(self, loaded: LoadedFrame, mask: int) -> int:
         """Mark records of one frame as done; returns how many were not done before."""
         fresh = loaded.settle(mask)
+        self._withdrawn(loaded)
+        if not loaded.undone:
+            self._forget(loaded)
+        return fresh.bit_count()
+
+    def bury(self, loaded: LoadedFrame, mask: int) -> int:
+        """Mark records as dead; returns those that were not dead before."""
+        fresh = loaded.bury(mask)
+        self._withdrawn(loaded)
+        return fresh
+
+    def _withdrawn(self, loaded: LoadedFrame) -> None:
         if not loaded.todo:
             self._unready(loaded.base)
         if not loaded.waiting:
             self._due_times.drop(loaded.base)
-        if not loaded.undone:
-            self._forget(loaded)
-        return fresh.bit_count()
+
+    def pass_next(self, base: int, count: int) -> int:
+        """Skip the frame at the read offset as if it were acknowledged.
+
+        Returns how many of its records were not.
+        """
+        done = self._read_past(base, count)
+        return count - (done & selection.whole(count)).bit_count()
 
     def settle_range(
         self,

@@ -16,6 +16,7 @@ from broker_containers.subscriptions.consumers import AttachedConsumer, Consumer
 from broker_containers.subscriptions.dead_letters import DeadLetter
 from broker_containers.subscriptions.delivery_window import DeliveryWindow, take_timed_out
 from broker_containers.subscriptions.due_times import NEVER
+from broker_containers.subscriptions.expiry import ENDLESS, Lifetime
 from broker_containers.subscriptions.key_shared import KeySharedSelector
 from broker_containers.subscriptions.loaded_frame import Flight, LoadedFrame
 from broker_containers.subscriptions.ranges import RangeSet
@@ -60,6 +61,8 @@ class SubscriptionCounters:
     dropped: int = 0
     dead_lettered: int = 0
     skipped: int = 0
+    expired: int = 0
+    """Passed over because nobody took them in time; those in dead letters count there too."""
     bytes_out: int = 0
     """Bytes of the frames sent, each counted whole."""
 
@@ -239,16 +242,18 @@ class Dispatcher:
         keys: list[str] | None,
         *,
         timed: bool = False,
-    ) -> bool:
+        life: Lifetime = ENDLESS,
+    ) -> LoadedFrame | None:
         """Add a frame that was read at the window's read offset, or a delayed one that is due.
 
-        ``timed``: it has a delivery time, which has come. False: all its records are done already.
+        ``timed``: it has a delivery time, which has come. None: all its records are done already.
         """
         load = self.window.load_timed if timed else self.window.load
         loaded = load(base, count, size, slots)
         if loaded is not None:
             loaded.keys = keys
-        return loaded is not None
+            loaded.life = life
+        return loaded
 
     # ---- delivering ----
 
@@ -301,6 +306,58 @@ class Dispatcher:
         """Skip a frame that was deleted and can no longer be delivered."""
         self.counters.skipped += self.window.settle(loaded, loaded.undone)
         self._flights_changed()
+
+    # ---- expiring ----
+
+    def expire_pick(self, pick: Pick, expired: int) -> Pick | None:
+        """Take the ``expired`` records out of a delivery that was not sent; None if none is left.
+
+        Call it before ``next`` is called again.
+        """
+        late, member = pick.mask & expired, pick.member
+        count = late.bit_count()
+        member.records += count
+        member.sent -= count
+        self.counters.delivered -= count
+        if pick.attempt > 1:
+            self.counters.redelivered -= count
+        rest = pick.mask & ~late
+        if not rest:
+            member.bytes += pick.loaded.size
+        if self.reliable:
+            for flight in pick.loaded.flights:
+                if flight.consumer == member.number and flight.mask & late:
+                    flight.mark -= count
+            self.expire(pick.loaded, late, pick.attempt)
+        else:
+            self.counters.expired += count  # it was settled when it was picked
+        return replace(pick, mask=rest) if rest else None
+
+    def expire(self, loaded: LoadedFrame, mask: int, attempt: int = 1) -> None:
+        """Pass over records that nobody took in time; ``attempt`` would have been their next."""
+        if self.policy.dead_letter_expired:
+            dead = self.window.bury(loaded, mask)
+            if dead:
+                letter = DeadLetter(loaded.base, dead, attempt - 1, "expired", expired=True)
+                self.dead_letters.append(letter)
+        else:
+            self.counters.expired += self.window.settle(loaded, mask)
+        self._after_settling()
+
+    def expire_loaded(self, ttl_ms: int, wall_us: int) -> bool:
+        """Pass over what is loaded, not in flight, and has expired; returns whether there was any.
+
+        What consumers have is theirs: they may still acknowledge it.
+        """
+        late = [
+            loaded
+            for loaded in self.window.frames.values()
+            if loaded.life.over(ttl_ms, wall_us) and loaded.untaken
+        ]
+        for loaded in late:
+            attempt = min(number for number, part in loaded.unfinished() if part & loaded.untaken)
+            self.expire(loaded, loaded.untaken, attempt)
+        return bool(late)
 
     # ---- acknowledging ----
 
@@ -394,7 +451,9 @@ class Dispatcher:
         """The dead letter is published durably: its records are done."""
         loaded = self.window.frames.get(letter.base)
         if loaded is not None:
-            self.counters.dead_lettered += self.window.settle(loaded, letter.mask & loaded.dead)
+            settled = self.window.settle(loaded, letter.mask & loaded.dead)
+            self.counters.dead_lettered += settled
+            self.counters.expired += settled if letter.expired else 0
             self._after_settling()
 
     def dead_letter_failed(self, letter: DeadLetter, now: float) -> None:

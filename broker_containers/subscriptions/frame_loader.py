@@ -1,6 +1,7 @@
 """Loads a subscription's frames for delivery: delayed ones that are due, and the next in the log.
 
-A frame with a future delivery time, by the wall clock, is only tracked.
+A frame with a future delivery time, by the wall clock, is only tracked. One that has expired is
+passed over, also while nobody takes anything (:meth:`FrameLoader.pass_expired`).
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ from typing import Final
 
 from broker_containers.subscriptions.dispatcher import Dispatcher
 from broker_containers.subscriptions.due_times import NEVER
+from broker_containers.subscriptions.expiry import lifetime
 from broker_containers.subscriptions.frame_reader import FrameGone, FrameReader, SubscribedTopic
+from broker_containers.subscriptions.loaded_frame import LoadedFrame
 from broker_containers.topic_log.tail_cache import CachedFrame
 from sulina.errors import Refused
 from sulina.model import SubscriptionType
 from sulina.runtime.seam import Buffer, Clock
 from sulina.wire.decode import Frame, read_producer_name, read_slots
 from sulina.wire.encode import key_slot
-from sulina.wire.header import HAS_PRODUCERS, FrameHeader, parse_header, read_due
+from sulina.wire.header import EXTENDED, HAS_PRODUCERS, FrameHeader, parse_header, read_due
 
 _LOOK_AT_WALL: Final = 30.0
 """Seconds after which delayed frames are checked, in case the wall clock was adjusted."""
 _SOONEST: Final = 0.001
+_MOST_LETTERS: Final = 64
+"""Dead letters that may wait before more frames are passed over."""
 
 
 class FrameLoader:
@@ -42,6 +47,8 @@ class FrameLoader:
         self._moved = moved
         self._one_too_many = -1, 0
         """Offset and delivery time of a delayed frame beyond the limit of tracked frames."""
+        self._unexpired: tuple[int, int, int | None] | None = None
+        """Read offset, time to live and expiry time of the last frame that had not expired."""
 
     def load_next(self) -> bool:
         """Load a frame if it is useful and in memory; start reading it if it is not in memory."""
@@ -62,32 +69,114 @@ class FrameLoader:
             self._dispatcher.counters.skipped += self._dispatcher.window.forget_delayed(base)
             self._moved()
             return True
-        if frame is not None:
+        if frame is not None and self._expired(frame):
+            self._expire(frame, timed=True)
+        elif frame is not None:
             self._load(frame, timed=True)
         return frame is not None
 
+    def pass_expired(self) -> bool:
+        """Pass over the next frame if it has expired and is in memory; start reading it if not.
+
+        False if there is nothing to pass over now, or too many dead letters wait.
+        """
+        dispatcher = self._dispatcher
+        window, ttl_ms = dispatcher.window, self._source.policy.ttl_ms
+        if not dispatcher.reliable or len(dispatcher.dead_letters) >= _MOST_LETTERS:
+            return False
+        late = window.delays.expired(ttl_ms, self._clock.wall_us())
+        if late is not None:
+            return self._expire_delayed(late)
+        if self._unexpired is not None and self._unexpired[:2] == (window.read_offset, ttl_ms):
+            expires_us = self._unexpired[2]
+            if expires_us is None or expires_us > self._clock.wall_us():
+                return False
+        frame = self._next()
+        if frame is None:
+            return False
+        due_us = read_due(frame.data, frame.header)
+        if due_us is not None and due_us > self._clock.wall_us():
+            return self._delay(frame, due_us)
+        if self._expired(frame):
+            self._expire(frame, timed=due_us is not None)
+            return True
+        self._unexpired = window.read_offset, ttl_ms, lifetime(frame).end(ttl_ms)
+        return False
+
+    def _expire_delayed(self, base: int) -> bool:
+        """Pass over a delayed frame; False if it is to become dead letters and must be read."""
+        window = self._dispatcher.window
+        if not self._dispatcher.policy.dead_letter_expired:
+            self._dispatcher.counters.expired += window.forget_delayed(base)
+            self._moved()
+            return True
+        try:
+            frame = self._reading.at(base)
+        except FrameGone:
+            self._dispatcher.counters.skipped += window.forget_delayed(base)
+            self._moved()
+            return True
+        if frame is not None:
+            self._expire(frame, timed=True)
+        return frame is not None
+
+    def _expired(self, frame: CachedFrame) -> bool:
+        """Whether all records of a frame have expired."""
+        ttl_ms = self._source.policy.ttl_ms
+        if not ttl_ms and not frame.header.flags & EXTENDED:
+            return False
+        return lifetime(frame).over(ttl_ms, self._clock.wall_us())
+
+    def _expire(self, frame: CachedFrame, *, timed: bool) -> None:
+        """Pass over an expired frame, or load it to become dead letters."""
+        dispatcher, header = self._dispatcher, frame.header
+        window = dispatcher.window
+        if dispatcher.policy.dead_letter_expired and dispatcher.reliable:
+            loaded = self._load(frame, timed=timed)
+            if loaded is not None:
+                dispatcher.expire(loaded, loaded.undone)
+        elif header.base_offset in window.delays:
+            dispatcher.counters.expired += window.forget_delayed(header.base_offset)
+        else:
+            passed = window.pass_next(header.base_offset, header.count)
+            dispatcher.counters.expired += passed
+        self._moved()
+
     def _load_new(self) -> bool:
         """Load the frame at the read offset, or track it until it is due."""
+        frame = self._next()
+        if frame is None:
+            return False
+        due_us = read_due(frame.data, frame.header)
+        if due_us is not None and due_us > self._clock.wall_us():
+            return self._delay(frame, due_us)
+        if self._expired(frame):
+            self._expire(frame, timed=due_us is not None)
+        else:
+            self._load(frame, timed=due_us is not None)
+        return True
+
+    def _next(self) -> CachedFrame | None:
+        """The frame at the read offset, if there is one and it is in memory."""
         window = self._dispatcher.window
         if window.read_offset >= self._source.log.end or self._stands_at_one_too_many():
-            return False
+            return None
         self._skip_what_is_gone()
         window.pass_done()
         if window.read_offset >= self._source.log.end:
-            return False
+            return None
         frame = self._reading.next(window.read_offset)
-        if frame is None:
-            return False
-        if frame.base > window.read_offset:
+        if frame is not None and frame.base > window.read_offset:
             self._skip(frame.base)
-        due_us = read_due(frame.data, frame.header)
-        if due_us is None or due_us <= self._clock.wall_us():
-            self._load(frame, timed=due_us is not None)
-        elif self._dispatcher.may_delay:
-            window.delay(frame.base, frame.header.count, due_us)
-        else:
+        return frame
+
+    def _delay(self, frame: CachedFrame, due_us: int) -> bool:
+        """Track a frame until it is due, if one more may be tracked."""
+        window = self._dispatcher.window
+        if not self._dispatcher.may_delay:
             self._one_too_many = window.read_offset, due_us
             return False
+        window.delay(frame.base, frame.header.count, due_us, lifetime(frame))
         return True
 
     def _stands_at_one_too_many(self) -> bool:
@@ -99,7 +188,7 @@ class FrameLoader:
             and due_us > self._clock.wall_us()
         )
 
-    def _load(self, frame: CachedFrame, *, timed: bool) -> None:
+    def _load(self, frame: CachedFrame, *, timed: bool) -> LoadedFrame | None:
         header, data = frame.header, frame.data
         slots: bytes | int = 0
         keys = None
@@ -108,12 +197,20 @@ class FrameLoader:
             slots = read_slots(data, header) or _slots_of(data, header, name)
             if self._dispatcher.needs_keys:
                 keys = _keys_of(data, name)
-        if self._dispatcher.load(
-            header.base_offset, header.count, header.size, slots, keys, timed=timed
-        ):
+        loaded = self._dispatcher.load(
+            header.base_offset,
+            header.count,
+            header.size,
+            slots,
+            keys,
+            timed=timed,
+            life=lifetime(frame),
+        )
+        if loaded is not None:
             self._reading.keep(frame)
         else:
             self._moved()  # it was acknowledged before it was loaded
+        return loaded
 
     def _skip_what_is_gone(self) -> None:
         """Skip what retention deleted or, on a NonReliable topic, the cache evicted."""

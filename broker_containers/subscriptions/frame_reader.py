@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from broker_containers.topic_log.log import Log, LogReader
 from broker_containers.topic_log.tail_cache import CachedFrame, TopicTail
 from sulina.errors import SulinaError
+from sulina.metadata.keys.policy import Policy
 from sulina.model import Delivery
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
@@ -37,6 +38,7 @@ class SubscribedTopic(Protocol):
     delivery: Delivery
     log: Log
     tail: TopicTail
+    policy: Policy
 
 
 class FrameGone(Exception):
@@ -73,6 +75,11 @@ class FrameReader:
         self._single: dict[int, CachedFrame | None] = {}
         """Result of the last single-frame read. None: that frame was deleted."""
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a read is in progress; ``wake`` is called when it ends."""
+        return self._task is not None
 
     # ---- frames in order ----
 

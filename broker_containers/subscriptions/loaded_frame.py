@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from broker_containers.subscriptions.expiry import ENDLESS, Lifetime
 from sulina.wire import selection
 
 
@@ -71,6 +72,7 @@ class LoadedFrame:
     shares_of: int = -1
     timed: bool = False
     """The frame has a delivery time: later frames may have been delivered before it."""
+    life: Lifetime = ENDLESS
 
     @property
     def undone(self) -> int:
@@ -135,14 +137,36 @@ class LoadedFrame:
         if fresh:
             self.done |= fresh
             self.dead &= ~fresh
-            self.todo = {n: m & ~fresh for n, m in self.todo.items() if m & ~fresh}
-            for flight in self.flights:
-                flight.mask &= ~fresh
-            self.flights = [flight for flight in self.flights if flight.mask]
-            for waiting in self.waiting:
-                waiting.mask &= ~fresh
-            self.waiting = [waiting for waiting in self.waiting if waiting.mask]
+            self._withdraw(fresh)
         return fresh
+
+    def bury(self, mask: int) -> int:
+        """Mark records as dead in any state but done; returns those that were not dead before."""
+        fresh = mask & self.undone & ~self.dead
+        if fresh:
+            self.dead |= fresh
+            self._withdraw(fresh)
+        return fresh
+
+    def _withdraw(self, mask: int) -> None:
+        """Remove records from what is to do, in flight and waiting."""
+        self.todo = {n: m & ~mask for n, m in self.todo.items() if m & ~mask}
+        for flight in self.flights:
+            flight.mask &= ~mask
+        self.flights = [flight for flight in self.flights if flight.mask]
+        for waiting in self.waiting:
+            waiting.mask &= ~mask
+        self.waiting = [waiting for waiting in self.waiting if waiting.mask]
+
+    @property
+    def untaken(self) -> int:
+        """Records that may be delivered, now or later: neither in flight, nor dead, nor done."""
+        found = 0
+        for mask in self.todo.values():
+            found |= mask
+        for waiting in self.waiting:
+            found |= waiting.mask
+        return found
 
     def settle_all(self) -> int:
         """Mark all records as done; returns how many were not done before."""

@@ -21,6 +21,7 @@ from broker_containers.subscriptions.dispatcher import (
     SubscriptionLimits,
 )
 from broker_containers.subscriptions.due_times import NEVER
+from broker_containers.subscriptions.expiry import expired_records
 from broker_containers.subscriptions.frame_loader import FrameLoader
 from broker_containers.subscriptions.frame_reader import FrameGone, FrameReader, SubscribedTopic
 from broker_containers.subscriptions.ranges import RangeSet, runs
@@ -80,6 +81,8 @@ class Subscription:
         self._reading = FrameReader(source, clock, self.wake, name, stored=dispatcher.reliable)
         self._loader = FrameLoader(source, dispatcher, self._reading, clock, self._cursor_moved)
         self._sending: asyncio.Task[None] | None = None
+        self._expiring = False
+        """Expired records are being passed over."""
 
     # ---- consumers ----
 
@@ -310,6 +313,8 @@ class Subscription:
         self._dispatcher.tick(now)
         if self._parked is None or self._unpark(self._parked):
             self._deliver(now)
+        if self._expiring:
+            self._pass_expired()
         if self._dispatcher.dead_letters and self._sending is None:
             self._sending = asyncio.create_task(self._send_dead_letters())
         self._arm_timer(now)
@@ -343,8 +348,15 @@ class Subscription:
                 self._dispatcher.pass_over(pick.loaded)
                 self.dirty = True
         elif pick.member.number in dispatcher.members and (held or not dispatcher.reliable):
-            self._send(pick, frame)  # otherwise it was fully acknowledged meanwhile
+            self._send_unexpired(pick, frame)  # otherwise it was fully acknowledged meanwhile
         return True
+
+    def _send_unexpired(self, pick: Pick, frame: CachedFrame) -> None:
+        late = pick.mask & expired_records(frame, self.source.policy.ttl_ms, self._clock)
+        rest = self._dispatcher.expire_pick(pick, late) if late else pick
+        self.dirty = self.dirty or bool(late)
+        if rest is not None:
+            self._send(rest, frame)
 
     def _send(self, pick: Pick, frame: CachedFrame) -> None:
         chosen = None if pick.mask == selection.whole(pick.loaded.count) else pick.mask
@@ -365,7 +377,23 @@ class Subscription:
                 window.settle_range(first, last)
             self.resume()
 
-    # ---- dead letters and time ----
+    # ---- expiry, dead letters and time ----
+
+    def expire(self) -> None:
+        """Pass over expired records, whether or not a consumer is connected."""
+        if not self._paused and self._dispatcher.reliable:
+            if self._dispatcher.expire_loaded(self.source.policy.ttl_ms, self._clock.wall_us()):
+                self.dirty = True
+            self._expiring = True
+            self.wake()
+
+    def _pass_expired(self) -> None:
+        for _ in range(_STEPS_A_TURN):
+            if not self._loader.pass_expired():
+                # If a frame is being read, or dead letters are being published, a turn follows.
+                self._expiring = self._reading.busy or bool(self._dispatcher.dead_letters)
+                return
+        self.wake()
 
     async def _send_dead_letters(self) -> None:
         try:

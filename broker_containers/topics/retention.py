@@ -95,6 +95,8 @@ class Retention:
         while True:
             await self._clock.sleep(self.interval)
             for topic in list(self._topics()):
+                for subscription in list(topic.subscriptions.values()):
+                    subscription.expire()
                 try:
                     await self.apply(topic)
                 except SulinaError as error:

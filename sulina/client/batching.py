@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from sulina.client.delays import Timing
 from sulina.client.tickets import FrameOutcome
 from sulina.wire.compression import Compression
 from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
@@ -24,21 +25,30 @@ class OpenBatch:
     long as all are the same.
     """
 
-    __slots__ = ("attributes", "cost", "due", "first_time", "keys", "outcome", "payloads", "times")
+    __slots__ = (
+        "attributes",
+        "cost",
+        "first_time",
+        "keys",
+        "outcome",
+        "payloads",
+        "times",
+        "timing",
+    )
 
-    def __init__(self, topic: str, first_time: int, due: int | None = None) -> None:
+    def __init__(self, topic: str, first_time: int, timing: Timing | None = None) -> None:
         self.outcome = FrameOutcome(topic)
         self.payloads: list[bytes] = []
         self.keys: list[bytes | None] | None = None
         self.attributes: list[Attributes | None] | None = None
         self.times: list[int] | None = None
         self.first_time = first_time
-        self.due = due
+        self.timing = timing
         self.cost = 0
 
-    def takes(self, time: int, due: int | None = None) -> bool:
-        """Whether a record with this publish and delivery time fits into the same frame."""
-        return due == self.due and -_HALF_SPAN < time - self.first_time < _HALF_SPAN
+    def takes(self, time: int, timing: Timing | None = None) -> bool:
+        """Whether a record with these times fits into the same frame."""
+        return timing == self.timing and -_HALF_SPAN < time - self.first_time < _HALF_SPAN
 
     def add(
         self, payload: bytes, key: bytes | None, attributes: Attributes | None, time: int, cost: int
@@ -91,6 +101,7 @@ class OpenBatch:
 
     def encode(self, origin: Origin, first_sequence: int, compression: Compression) -> bytes:
         """The packed frame."""
+        due_us, expires_us = self.timing or (None, None)
         return encode_frame(
             origin,
             first_sequence,
@@ -99,7 +110,8 @@ class OpenBatch:
             keys=self.keys,
             attributes=self.attributes,
             compression=compression,
-            due_us=self.due,
+            due_us=due_us,
+            expires_us=expires_us,
         )
 
 

@@ -23,6 +23,7 @@ class ForwardedRun:
     attributes: list[dict[str, str]] | None
     times: list[int]
     due_us: int | None
+    expires_us: int | None
     schema_id: int
     schema_version: int
     cost: int
@@ -40,6 +41,7 @@ class ForwardedRun:
             attributes=self.attributes,
             compression=compression,
             due_us=self.due_us if self.due_us is not None and self.due_us > now_us else None,
+            expires_us=self.expires_us,
         )
 
 
@@ -66,6 +68,7 @@ def forwarded_runs(batch: Batch, start: int, most: int) -> Iterator[ForwardedRun
                 None if frame.attributes is None else frame.attributes[at:end],
                 frame.times[at:end],
                 frame.due_us,
+                frame.expires_us,
                 frame.header.schema_id,
                 frame.header.schema_version,
                 cost,

@@ -14,7 +14,7 @@ from typing import Final
 from sulina.client.batching import Attributes, OpenBatch
 from sulina.client.budget import Budget
 from sulina.client.connection import Connection
-from sulina.client.delays import check_due
+from sulina.client.delays import Timing, check_due
 from sulina.client.forwarding import ForwardedRun
 from sulina.client.linger import Linger
 from sulina.client.options import ClientOptions, ProducerOptions
@@ -63,6 +63,7 @@ class PartitionProducer:
         self.max_record = MAX_BODY
         self._batch_bytes = options.batch_bytes
         self._max_delay_us = 0
+        self._expiry = False
         self._delivery = delivery
         self._options = options
         self._runtime = runtime
@@ -95,9 +96,15 @@ class PartitionProducer:
         assert self.open_batch is None and not len(self._pending), "call it before the first send"
         self._next_sequence = max(self._next_sequence, sequence)
 
-    def check_due(self, due: int, now: int) -> None:
-        """Raise ``Refused`` if the topic cannot delay a record until ``due``."""
-        check_due(self.topic, self._delivery, due - now, self._max_delay_us)
+    def check_timing(self, timing: Timing, now: int) -> None:
+        """Raise ``Refused`` if the topic cannot keep these times."""
+        if timing.due_us is not None:
+            check_due(self.topic, self._delivery, timing.due_us - now, self._max_delay_us)
+        if timing.expires_us is not None and not self._expiry:
+            raise Refused(
+                f"the broker of {self.topic} cannot let single records expire: upgrade it, or "
+                "send without expires="
+            )
 
     def add(
         self,
@@ -106,49 +113,49 @@ class PartitionProducer:
         attributes: Attributes | None,
         time: int,
         cost: int,
-        due: int | None,
+        timing: Timing | None,
     ) -> tuple[FrameOutcome, int]:
         """Add one record to the open batch, which has room for it (see :meth:`make_room`)."""
         open_batch = self.open_batch
         if open_batch is None:
-            open_batch = self._start_batch(time, due)
+            open_batch = self._start_batch(time, timing)
         self._budget.used += cost
         return open_batch.outcome, open_batch.add(payload, key, attributes, time, cost)
 
-    def make_room(self, cost: int, time: int, due: int | None) -> bool:
+    def make_room(self, cost: int, time: int, timing: Timing | None) -> bool:
         """Pack the open batch if a record of ``cost`` does not fit; whether it was packed."""
         open_batch = self.open_batch
         if open_batch is None or (
             open_batch.cost + cost <= self._batch_bytes
             and len(open_batch.payloads) < self._options.batch_records
-            and open_batch.takes(time, due)
+            and open_batch.takes(time, timing)
         ):
             return False
         self.pack()
         return True
 
-    def room(self, time: int, due: int | None) -> tuple[int, int]:
+    def room(self, time: int, timing: Timing | None) -> tuple[int, int]:
         """The cost and the number of records that the open batch, or a new one, still takes."""
         open_batch, options = self.open_batch, self._options
         if open_batch is None:
             return self._batch_bytes, options.batch_records
-        if not open_batch.takes(time, due):
+        if not open_batch.takes(time, timing):
             return 0, 0
         return self._batch_bytes - open_batch.cost, options.batch_records - len(open_batch.payloads)
 
     def add_many(
-        self, records: RecordColumns, time: int, cost: int, due: int | None
+        self, records: RecordColumns, time: int, cost: int, timing: Timing | None
     ) -> tuple[FrameOutcome, int]:
         """Add records to the open batch, which has room for all of them (see :meth:`room`)."""
         open_batch = self.open_batch
         if open_batch is None:
-            open_batch = self._start_batch(time, due)
+            open_batch = self._start_batch(time, timing)
         self._budget.used += cost
         index = open_batch.extend(records.payloads, records.keys, records.attributes, time, cost)
         return open_batch.outcome, index
 
-    def _start_batch(self, time: int, due: int | None) -> OpenBatch:
-        self.open_batch = open_batch = OpenBatch(self.topic, time, due)
+    def _start_batch(self, time: int, timing: Timing | None) -> OpenBatch:
+        self.open_batch = open_batch = OpenBatch(self.topic, time, timing)
         if len(self._pending) >= _IN_FLIGHT and self._linger.seconds:
             self._linger.pack_later(self, open_batch)
         else:
@@ -301,6 +308,7 @@ class PartitionProducer:
         self.max_record = largest - FRAME_ROOM
         self._batch_bytes = min(self._options.batch_bytes, self.max_record)
         self._max_delay_us = created.max_delay_ms * 1000
+        self._expiry = created.expiry
         if not self._known:
             self._known = True
             self._next_sequence = created.last_sequence + 1

@@ -9,7 +9,7 @@ from typing import Self
 
 from sulina.client.batching import RECORD_OVERHEAD, fitting
 from sulina.client.budget import Budget
-from sulina.client.delays import Delay, DeliverAt, due_time
+from sulina.client.delays import Delay, DeliverAt, Expires, Timing, timing
 from sulina.client.forwarding import forwarded_runs
 from sulina.client.linger import Linger
 from sulina.client.message import Batch
@@ -188,6 +188,7 @@ class Producer(AsyncResource):
         publish_time_us: int | None = None,
         deliver_at: DeliverAt | None = None,
         delay: Delay | None = None,
+        expires: Expires | None = None,
     ) -> Ticket:
         """Queue one record and return a ticket. Await the ticket for the record's ``MessageId``.
 
@@ -200,6 +201,10 @@ class Producer(AsyncResource):
         seconds since 1970) or before ``delay`` (a timedelta or seconds) has passed; records sent
         later overtake it. A delay is rounded up, by at most 1 % of it (at least 1 ms, at most 1 s).
         Delayed records need a reliable topic.
+
+        No subscription delivers the record once it has expired: at ``expires`` (a datetime with a
+        time zone) or when that much time (a timedelta or seconds) has passed, rounded down in the
+        same way. Reading without a subscription still shows it.
 
         Raises ``TooLarge`` and ``Refused`` for a record that cannot be sent, ``Closed`` after
         :meth:`close`, and the error that stopped the producer, if one did.
@@ -215,9 +220,9 @@ class Producer(AsyncResource):
         if attributes:
             attributes, size = as_attributes(attributes)
             cost += size
-        due = None
-        if deliver_at is not None or delay is not None:
-            due = due_time(deliver_at, delay, self._wall_us())
+        times = None
+        if deliver_at is not None or delay is not None or expires is not None:
+            times = timing(deliver_at, delay, expires, self._wall_us())
         budget = self._budget
         while True:
             while budget.used >= budget.limit and not self._closed:
@@ -225,11 +230,11 @@ class Producer(AsyncResource):
             part = self._part_for(key)
             if self._closed or part.failure is not None or cost > part.max_record:
                 raise self._refusal(part, cost)
-            if due is not None:
-                part.check_due(due, self._wall_us())
+            if times is not None:
+                part.check_timing(times, self._wall_us())
             time = self._wall_us() if publish_time_us is None else as_time(publish_time_us)
-            if not part.make_room(cost, time, due):
-                return Ticket(*part.add(payload, key, attributes, time, cost, due))
+            if not part.make_room(cost, time, times):
+                return Ticket(*part.add(payload, key, attributes, time, cost, times))
             await _turn()
 
     async def send_many(
@@ -241,12 +246,13 @@ class Producer(AsyncResource):
         publish_time_us: int | None = None,
         deliver_at: DeliverAt | None = None,
         delay: Delay | None = None,
+        expires: Expires | None = None,
     ) -> Ticket:
         """Queue many records at once, which is much faster than one by one.
 
-        ``keys`` and ``attributes`` have one entry per payload; ``publish_time_us``, ``deliver_at``
-        and ``delay`` apply to all of them, as in :meth:`send`. The ticket is done once every record
-        is acknowledged; awaiting it returns the id of the last one.
+        ``keys`` and ``attributes`` have one entry per payload; ``publish_time_us``, ``deliver_at``,
+        ``delay`` and ``expires`` apply to all of them, as in :meth:`send`. The ticket is done once
+        every record is acknowledged; awaiting it returns the id of the last one.
 
         Blocks like :meth:`send`, possibly after part of the records was queued. Raises like
         :meth:`send`; if the arguments are invalid, nothing is sent.
@@ -256,14 +262,14 @@ class Producer(AsyncResource):
         records = RecordColumns.check(payloads, keys, attributes)
         now = self._wall_us()
         time = now if publish_time_us is None else as_time(publish_time_us)
-        due = due_time(deliver_at, delay, now)
-        if due is not None:
+        times = timing(deliver_at, delay, expires, now)
+        if times is not None:
             for part in self._parts:
-                part.check_due(due, now)
+                part.check_timing(times, now)
         outcomes: list[FrameOutcome] = []
         index = 0
         for number, run in self._runs(records):
-            index = await self._send_run(number, run, (time, due), outcomes)
+            index = await self._send_run(number, run, (time, times), outcomes)
         return Ticket(outcomes.pop(), index, outcomes)
 
     async def forward(self, batch: Batch, *, schema: bool = True) -> int:
@@ -301,14 +307,15 @@ class Producer(AsyncResource):
         self,
         number: int | None,
         records: RecordColumns,
-        times: tuple[int, int | None],
+        times: tuple[int, Timing | None],
         outcomes: list[FrameOutcome],
     ) -> int:
         """Queue records for one partition; returns the last one's index in its frame.
 
-        Adds the outcomes of their frames to ``outcomes``. ``times`` are publish and delivery time.
+        Adds the outcomes of their frames to ``outcomes``. ``times`` are the publish time and the
+        other times.
         """
-        time, due = times
+        time, other_times = times
         totals, largest = records.totals(), max(records.costs)
         budget = self._budget
         start = index = 0
@@ -318,7 +325,7 @@ class Producer(AsyncResource):
             part = self._part_for(None) if number is None else self._parts[number]
             if self._closed or part.failure is not None or largest > part.max_record:
                 raise self._refusal(part, largest)
-            end = fitting(totals, start, *part.room(time, due))
+            end = fitting(totals, start, *part.room(time, other_times))
             if end == start:
                 if part.open_batch is not None:
                     part.pack()
@@ -326,7 +333,7 @@ class Producer(AsyncResource):
                     continue
                 end = start + 1  # larger than a usual frame: it gets a frame of its own
             cost = totals[end - 1] - (totals[start - 1] if start else 0)
-            outcome, index = part.add_many(records.piece(start, end), time, cost, due)
+            outcome, index = part.add_many(records.piece(start, end), time, cost, other_times)
             outcomes.append(outcome)
             start = end
         return index

@@ -62,4 +62,5 @@ def policy_to_wire(policy: FailurePolicy | None) -> pb.FailurePolicy | None:
         fixed_backoff=policy.backoff is Backoff.FIXED,
         poison=_POISON[policy.poison],
         dead_letter_topic=policy.dead_letter_topic,
+        dead_letter_expired=policy.dead_letter_expired,
     )

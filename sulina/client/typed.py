@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from sulina.client.codecs import ValueCodec, codec_of
 from sulina.client.consumer import Consumer
-from sulina.client.delays import Delay, DeliverAt
+from sulina.client.delays import Delay, DeliverAt, Expires
 from sulina.client.message import Batch, Message
 from sulina.client.producer import Producer
 from sulina.client.session import AsyncResource, closed_error
@@ -132,6 +132,7 @@ class TypedProducer(AsyncResource, Generic[T]):
         publish_time_us: int | None = None,
         deliver_at: DeliverAt | None = None,
         delay: Delay | None = None,
+        expires: Expires | None = None,
     ) -> Ticket:
         """Queue one value, like ``Producer.send``. Raises ``Refused`` if it violates the schema.
 
@@ -144,6 +145,7 @@ class TypedProducer(AsyncResource, Generic[T]):
             publish_time_us=publish_time_us,
             deliver_at=deliver_at,
             delay=delay,
+            expires=expires,
         )
 
     async def send_many(
@@ -155,6 +157,7 @@ class TypedProducer(AsyncResource, Generic[T]):
         publish_time_us: int | None = None,
         deliver_at: DeliverAt | None = None,
         delay: Delay | None = None,
+        expires: Expires | None = None,
     ) -> Ticket:
         """Queue many values at once, like ``Producer.send_many``."""
         return await self.producer.send_many(
@@ -164,6 +167,7 @@ class TypedProducer(AsyncResource, Generic[T]):
             publish_time_us=publish_time_us,
             deliver_at=deliver_at,
             delay=delay,
+            expires=expires,
         )
 
     async def flush(self) -> None:

@@ -70,6 +70,7 @@ def _without(data: bytes, marked: Sequence[int], when: str) -> bytes:
             keys=keys,
             attributes=attributes,
             due_us=frame.due_us,
+            expires_us=frame.expires_us,
             producers=frame.producers if header.flags & h.HAS_PRODUCERS else None,
         )
     )

@@ -94,8 +94,12 @@ class FrameTable:
         return marked
 
     @cached_property
-    def names_at(self) -> Ints:
+    def extensions_at(self) -> Ints:
         return self.starts + h.HEADER_SIZE + _WORD * self.has(h.DELAYED)
+
+    @cached_property
+    def names_at(self) -> Ints:
+        return self.extensions_at + h.EXTENSION_SIZE * self.has(h.EXTENDED)
 
     @cached_property
     def slots_at(self) -> Ints:
@@ -114,6 +118,17 @@ class FrameTable:
         return dues
 
 
+def _valid_extensions(table: FrameTable) -> NDArray[np.bool_]:
+    """Which frames have a valid extension, or none."""
+    places = table.extensions_at // _WORD
+    words = table.data.view("<i8")
+    flags, expiries = (words.take(places + after, mode="clip") for after in (0, 1))
+    valid: NDArray[np.bool_] = (
+        (flags == h.EXPIRES) & (expiries > 0) & (expiries <= h.MAX_TIME_US)
+    ) | ~table.has(h.EXTENDED)
+    return valid
+
+
 def read_table(frames: Sequence[Buffer]) -> FrameTable:
     """The table of uncompressed frames with records.
 
@@ -129,7 +144,7 @@ def read_table(frames: Sequence[Buffer]) -> FrameTable:
         data,
         starts,
         headers,
-        headers["flags"].astype(np.int64),
+        headers["flags"] | h.EXTENDED * (headers["version"] == h.EXTENDED_VERSION),
         headers["count"].astype(np.int64),
     )
     require(_plausible(table, lengths))
@@ -175,7 +190,8 @@ def checksums(frames: Sequence[Buffer]) -> NDArray[np.uint32]:
 
 
 def _plausible(table: FrameTable, lengths: Ints) -> NDArray[np.bool_]:
-    """Which frames have a header that ``parse_header`` accepts and a valid delivery time."""
+    """Which frames have a header that ``parse_header`` accepts and a valid delivery time
+    and extension."""
     headers, flags, counts = table.headers, table.flags, table.counts
     body = table.field("body_length")
     raw = table.field("raw_length")
@@ -185,7 +201,7 @@ def _plausible(table: FrameTable, lengths: Ints) -> NDArray[np.bool_]:
     dues = table.dues
     plausible: NDArray[np.bool_] = (
         (headers["magic"] == h.MAGIC)
-        & (headers["version"] == h.VERSION)
+        & ((headers["version"] == h.VERSION) | table.has(h.EXTENDED))
         & ((flags & (h.COMPRESSION_MASK | h.CONTROL)) == 0)
         & (counts > 0)
         & (counts <= h.MAX_RECORDS)
@@ -201,5 +217,6 @@ def _plausible(table: FrameTable, lengths: Ints) -> NDArray[np.bool_]:
         & (last_time - first_time >= 0)
         & (last_time - first_time <= widest)
         & (~table.has(h.DELAYED) | ((dues > 0) & (dues <= h.MAX_TIME_US)))
+        & _valid_extensions(table)
     )
     return plausible

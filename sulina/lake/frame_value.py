@@ -4,11 +4,12 @@ A value consists of 24 bytes, little-endian, and a tail::
 
     0  B  kind          8  Q  producer id
     1  B  flags        16  q  epoch
+    2  H  1 if the frame has an extension
     4  I  CRC32C of the rebuilt frame
 
 Kind 0: the frame is rebuilt from the columns, uncompressed, and must have that CRC32C; the tail
-contains the key slots of its records, if it has keys. Kind 1: the tail is the whole frame, because
-its layout cannot be derived from the columns (this is rare).
+contains its extension, if it has one, and the key slots of its records, if it has keys. Kind 1: the
+tail is the whole frame, because its layout cannot be derived from the columns (this is rare).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from sulina.lake.frame_columns import BinaryColumn
 from sulina.lake.frame_table import FrameTable
 from sulina.lake.runs import Bytes, Ints, copy_runs, runs, starts_of
-from sulina.wire.header import HAS_KEYS
+from sulina.wire.header import EXTENDED, EXTENSION_SIZE, HAS_KEYS
 
 REBUILT: Final = 0
 VERBATIM: Final = 1
@@ -31,7 +32,7 @@ VALUE: Final = np.dtype(
     [
         ("kind", "u1"),
         ("flags", "u1"),
-        ("reserved", "<u2"),
+        ("extended", "<u2"),
         ("crc", "<u4"),
         ("producer_id", "<u8"),
         ("epoch", "<i8"),
@@ -46,7 +47,10 @@ def pack_values(table: FrameTable, verbatim: Mapping[int, bytes]) -> BinaryColum
     heads = np.zeros(len(table), VALUE)
     for name in _COPIED:
         heads[name] = table.headers[name]
-    tails = table.counts * table.has(HAS_KEYS)
+    slots = table.counts * table.has(HAS_KEYS)
+    heads["extended"] = table.has(EXTENDED)
+    extensions = EXTENSION_SIZE * table.has(EXTENDED)
+    tails = slots + extensions
     for number, frame in verbatim.items():
         heads["kind"][number] = VERBATIM
         tails[number] = len(frame)
@@ -58,9 +62,10 @@ def pack_values(table: FrameTable, verbatim: Mapping[int, bytes]) -> BinaryColum
     out[runs(at, head_lengths)] = heads.view(np.uint8)
     if tails.any():
         rebuilt = np.flatnonzero((heads["kind"] == REBUILT) & (tails > 0))
-        copy_runs(
-            out, at[rebuilt] + VALUE_SIZE, table.data, table.slots_at[rebuilt], tails[rebuilt]
-        )
+        places = at[rebuilt] + VALUE_SIZE
+        for starts, sizes in ((table.extensions_at, extensions), (table.slots_at, slots)):
+            copy_runs(out, places, table.data, starts[rebuilt], sizes[rebuilt])
+            places = places + sizes[rebuilt]
     for number, frame in verbatim.items():
         start = int(at[number]) + VALUE_SIZE
         out[start : start + len(frame)] = np.frombuffer(frame, np.uint8)

@@ -86,13 +86,16 @@ class _Rebuilding:
         firsts: Ints,
         counts: Ints,
         heads: NDArray[np.void],
-        slots: CopiedRuns,
+        tails: CopiedRuns,
     ) -> None:
         self._columns = columns
         self._firsts = firsts
         self._counts = counts
         self._heads = heads
-        self._flags = heads["flags"].astype(np.int64)
+        self._flags = heads["flags"] | h.EXTENDED * (heads["extended"] != 0)
+        sizes = h.EXTENSION_SIZE * self._has(h.EXTENDED)
+        self._extensions = CopiedRuns(tails.data, tails.starts, sizes)
+        slots = CopiedRuns(tails.data, tails.starts + sizes, tails.lengths - sizes)
         self._slots = slots
         self._times = integers(columns[schema.PUBLISH_TIME])
         if (slots.lengths != counts * self._has(h.HAS_KEYS)).any():
@@ -103,7 +106,7 @@ class _Rebuilding:
             return []
         names = self._names()
         payload_ends, payloads = self._payloads()
-        front: list[Section] = [self._due(), names, self._slots]
+        front: list[Section] = [self._due(), self._extensions, names, self._slots]
         before = [*front, payload_ends]
         after: list[Section] = [
             *self._keys(),
@@ -145,7 +148,7 @@ class _Rebuilding:
         firsts = self._firsts
         headers = np.zeros(len(firsts), HEADER)
         headers["magic"] = h.MAGIC
-        headers["version"] = h.VERSION
+        headers["version"] = np.where(self._has(h.EXTENDED), h.EXTENDED_VERSION, h.VERSION)
         for name in ("flags", "crc", "producer_id", "epoch"):
             headers[name] = self._heads[name]
         headers["name_length"] = names

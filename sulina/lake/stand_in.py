@@ -73,6 +73,7 @@ def _encode_again(frame: Buffer, header: h.FrameHeader) -> bytes:
         keys=opened.keys,
         attributes=opened.attributes,
         due_us=opened.due_us,
+        expires_us=opened.expires_us,
         producers=opened.producers if header.flags & h.HAS_PRODUCERS else None,
     )
 
@@ -87,6 +88,7 @@ def _encode_empty(frame: Buffer, header: h.FrameHeader) -> bytes:
         [b""] * header.count,
         header.first_time,
         due_us=h.read_due(frame, header),
+        expires_us=h.read_expiry(frame, header),
     )
 
 

@@ -96,12 +96,14 @@ class _Frames:
         had_keys = self._heads["flags"][frames] & h.HAS_KEYS != 0
         tails = np.where(whole, self._lengths[frames] - VALUE_SIZE, keyed * had_keys * lengths)
         skipped = np.where(whole, 0, at - self.firsts[frames])
-        places = starts_of(tails + VALUE_SIZE)
+        extensions = h.EXTENSION_SIZE * (~whole & (heads["extended"] != 0))
+        places = starts_of(tails + extensions + VALUE_SIZE)
         out = np.zeros(int(places[-1]), np.uint8)
         fixed = np.full(len(at), VALUE_SIZE)
         copy_runs(out, places[:-1], heads.view(np.uint8), VALUE_SIZE * np.arange(len(at)), fixed)
-        sources = self._starts[frames] + VALUE_SIZE + skipped
-        copy_runs(out, places[:-1] + VALUE_SIZE, self._data, sources, tails)
+        sources, targets = self._starts[frames] + VALUE_SIZE, places[:-1] + VALUE_SIZE
+        copy_runs(out, targets, self._data, sources, extensions)
+        copy_runs(out, targets + extensions, self._data, sources + extensions + skipped, tails)
         sizes = np.zeros(len(left), np.int64)
         sizes[new_at] = np.diff(places)
         valid = np.zeros(len(left), np.bool_)

@@ -25,13 +25,16 @@ MOST_MESSAGES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to publish. All messages of a call name the same schema, or none."""
+    """A message to publish. All messages of a call have the same schema and expiry, or none."""
 
     payload: bytes
     key: bytes | None = None
     attributes: Annotated[Mapping[str, str], OMITTED] = field(default_factory=dict)
     schema_id: Annotated[Count, OMITTED] = 0
     schema_version: Annotated[Count, OMITTED] = 0
+    expires_ms: Annotated[
+        Count, OMITTED, "No subscription delivers it once this time has passed; 0: no limit."
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,9 @@ class FailureChanges(TypedDict, total=False):
     backoff: Backoff
     poison: Annotated[Poison, "What happens to a record that failed too often."]
     dead_letter_topic: str
+    dead_letter_expired: Annotated[
+        bool, "Whether records that expired before anybody took them go there too."
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class NamespaceLimits(TypedDict, total=False):
     delete_consumed: Annotated[
         bool, "Records that every subscription has acknowledged may be deleted."
     ]
+    ttl_ms: Annotated[Count, "No subscription delivers records that were published earlier."]
 
 
 _LimitOfTopic = Annotated[int | None, Between(), "null leaves it to the namespace."]
@@ -58,6 +59,7 @@ class TopicLimits(TypedDict, total=False):
     retention_ms: _LimitOfTopic
     retention_bytes: _LimitOfTopic
     delete_consumed: Annotated[bool | None, "null leaves it to the namespace."]
+    ttl_ms: _LimitOfTopic
 
 
 @dataclass(frozen=True, slots=True)

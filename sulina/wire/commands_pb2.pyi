@@ -382,12 +382,15 @@ class ProducerCreated(_message.Message):
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     MAX_FRAME_BYTES_FIELD_NUMBER: _builtins.int
     MAX_DELAY_MS_FIELD_NUMBER: _builtins.int
+    EXPIRY_FIELD_NUMBER: _builtins.int
     producer: _builtins.int
     name: _builtins.str
     last_sequence: _builtins.int
     max_frame_bytes: _builtins.int
     max_delay_ms: _builtins.int
     """how far ahead a frame's delivery time may lie"""
+    expiry: _builtins.bool
+    """whether frames may have an expiry time"""
     def __init__(
         self,
         *,
@@ -396,10 +399,11 @@ class ProducerCreated(_message.Message):
         last_sequence: _builtins.int = ...,
         max_frame_bytes: _builtins.int = ...,
         max_delay_ms: _builtins.int = ...,
+        expiry: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence", b"last_sequence", "max_delay_ms", b"max_delay_ms", "max_frame_bytes", b"max_frame_bytes", "name", b"name", "producer", b"producer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expiry", b"expiry", "last_sequence", b"last_sequence", "max_delay_ms", b"max_delay_ms", "max_frame_bytes", b"max_frame_bytes", "name", b"name", "producer", b"producer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -582,6 +586,7 @@ class FailurePolicy(_message.Message):
     FIXED_BACKOFF_FIELD_NUMBER: _builtins.int
     POISON_FIELD_NUMBER: _builtins.int
     DEAD_LETTER_TOPIC_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_EXPIRED_FIELD_NUMBER: _builtins.int
     max_redelivery_count: _builtins.int
     ack_timeout_ms: _builtins.int
     base_redelivery_delay_ms: _builtins.int
@@ -589,6 +594,7 @@ class FailurePolicy(_message.Message):
     fixed_backoff: _builtins.bool
     poison: Global___FailurePolicy.Poison.ValueType
     dead_letter_topic: _builtins.str
+    dead_letter_expired: _builtins.bool
     def __init__(
         self,
         *,
@@ -599,10 +605,11 @@ class FailurePolicy(_message.Message):
         fixed_backoff: _builtins.bool = ...,
         poison: Global___FailurePolicy.Poison.ValueType = ...,
         dead_letter_topic: _builtins.str = ...,
+        dead_letter_expired: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_timeout_ms", b"ack_timeout_ms", "base_redelivery_delay_ms", b"base_redelivery_delay_ms", "dead_letter_topic", b"dead_letter_topic", "fixed_backoff", b"fixed_backoff", "max_redelivery_count", b"max_redelivery_count", "max_redelivery_delay_ms", b"max_redelivery_delay_ms", "poison", b"poison"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack_timeout_ms", b"ack_timeout_ms", "base_redelivery_delay_ms", b"base_redelivery_delay_ms", "dead_letter_expired", b"dead_letter_expired", "dead_letter_topic", b"dead_letter_topic", "fixed_backoff", b"fixed_backoff", "max_redelivery_count", b"max_redelivery_count", "max_redelivery_delay_ms", b"max_redelivery_delay_ms", "poison", b"poison"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

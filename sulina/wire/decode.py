@@ -95,6 +95,7 @@ class Frame:
         h.check_body(data, header)
         self.header = header
         self.due_us = h.read_due(data, header)
+        self.expires_us = h.read_expiry(data, header)
         view = memoryview(data)
         at = header.name_at
         name = bytes(view[at : at + header.name_length])

@@ -65,14 +65,16 @@ def encode_frame(
     attributes: Sequence[Mapping[str, str] | None] | None = None,
     compression: Compression = Compression.NONE,
     due_us: int | None = None,
+    expires_us: int | None = None,
     producers: Sequence[str] | None = None,
 ) -> bytes:
     """Encode ``payloads``, in order, as one frame.
 
     ``times`` are publish times in microseconds, one for all or one per record, at most 35 minutes
-    apart. With ``due_us`` (microseconds since 1970) no record is delivered before that time.
-    Columns that ``compression`` does not make smaller are stored uncompressed. ``producers`` are
-    the names of each record's producer, if ``origin`` is ``SEVERAL_PRODUCERS``. Raises ``TooLarge``
+    apart. With ``due_us`` (microseconds since 1970) no record is delivered before that time, with
+    ``expires_us`` no subscription delivers one from that time on. Columns that ``compression`` does
+    not make smaller are stored uncompressed. ``producers`` are the names of each record's producer,
+    if ``origin`` is ``SEVERAL_PRODUCERS``. Raises ``TooLarge``
     beyond the limits of a frame, and ``Refused`` for times too far apart, a producer name that is
     too long or a compression whose package is not installed.
     """
@@ -106,17 +108,20 @@ def encode_frame(
         assert origin.name == SEVERAL_PRODUCERS
         flags |= h.HAS_PRODUCERS
         columns += _binary_column([name.encode() for name in producers])
-    due = b""
+    front = b""
     if due_us is not None:
         flags |= h.DELAYED
-        due = h.pack_due(due_us)
+        front = h.pack_due(due_us)
+    if expires_us is not None:
+        flags |= h.EXTENDED
+        front += h.pack_expiry(expires_us)
     return _assemble(
         origin,
         flags,
         count,
         first_sequence,
         (first_time, last_time),
-        due,
+        front,
         slots,
         columns,
         compression,
@@ -135,7 +140,7 @@ def _assemble(
     count: int,
     first_sequence: int,
     times: tuple[int, int],
-    due: bytes,
+    front: bytes,
     slots: bytes,
     columns: list[bytes],
     compression: Compression,
@@ -152,7 +157,7 @@ def _assemble(
             flags |= compression
             stored_length = len(stored)
             columns = [_pad(stored)]
-    body = [due, _pad(name), slots, *columns]
+    body = [front, _pad(name), slots, *columns]
     head = h.pack_header(
         flags=flags,
         name_length=len(name),

@@ -11,14 +11,18 @@ starts on an 8-byte boundary::
     8   I   body length             68  I   CRC32C of bytes 0..68 and of the body
     12  I   raw columns length      72  q   base offset   \\ assigned by the broker,
     16  I   record count            80  q   epoch         / outside the CRC
-    20  I   schema version          88  body: delivery time, producer name, key slots, columns
-    24  Q   schema id
+    20  I   schema version          88  body: delivery time, extension, producer name, key slots,
+    24  Q   schema id                   columns
     32  Q   producer id
 
 If the flag ``DELAYED`` is set, the body begins with a delivery time (q, microseconds since 1970),
 before which no record of the frame is delivered. If ``HAS_PRODUCERS`` is set, the records have
 several producers and the frame has none: its producer's name is empty. Only brokers make such
 frames, of messages that stock clients send one by one.
+
+Version 2 of the layout has an extension of 16 bytes after the delivery time: further flags (Q), of
+which only ``EXPIRES`` is known, and with it an expiry time (q, microseconds since 1970), from which
+on no subscription delivers a record of the frame. Frames without an extension have version 1.
 
 Brokers need only this module; ``encode`` and ``decode`` handle the columns.
 """
@@ -38,6 +42,7 @@ from sulina.wire.limits import MAX_RECORDS as MAX_RECORDS
 
 MAGIC: Final = b"SLF1"
 VERSION: Final = 1
+EXTENDED_VERSION: Final = 2
 
 COMPRESSION_MASK: Final = 0b0000_0011
 HAS_KEYS: Final = 0b0000_0100
@@ -46,7 +51,13 @@ HAS_TIMES: Final = 0b0001_0000
 CONTROL: Final = 0b0010_0000
 DELAYED: Final = 0b0100_0000
 HAS_PRODUCERS: Final = 0b1000_0000
-_RECORD_FLAGS: Final = HAS_KEYS | HAS_ATTRIBUTES | HAS_TIMES | DELAYED | HAS_PRODUCERS
+
+EXTENDED: Final = 1 << 8
+"""Not stored as a flag: the frame has version 2, and an extension."""
+_STORED_FLAGS: Final = 0xFF
+EXPIRES: Final = 1
+"""A flag of the extension: all that this version knows."""
+_RECORD_FLAGS: Final = HAS_KEYS | HAS_ATTRIBUTES | HAS_TIMES | DELAYED | HAS_PRODUCERS | EXTENDED
 
 MAX_NAME: Final = 1024
 MAX_ATTRIBUTES: Final = 1 << 20
@@ -55,7 +66,7 @@ MAX_TIME_SPAN_US: Final = 0x7FFF_FFFF
 """Maximum time between the earliest and the latest record of a frame."""
 
 MAX_TIME_US: Final = (1 << 62) - 1
-"""The latest valid delivery time."""
+"""The latest valid delivery or expiry time."""
 
 UNASSIGNED: Final = -1
 
@@ -64,6 +75,8 @@ _PRODUCER_PART: Final = struct.Struct("<4sBBHIIIIQQqqqI")
 _BROKER_PART: Final = struct.Struct("<qq")
 _CRC: Final = struct.Struct("<I")
 _DUE: Final = struct.Struct("<q")
+_EXTENSION: Final = struct.Struct("<Qq")
+EXTENSION_SIZE: Final = _EXTENSION.size
 _MAX_INT64: Final = (1 << 63) - 1
 _CRC_AT: Final = 68
 _BROKER_AT: Final = 72
@@ -129,6 +142,11 @@ class FrameHeader(NamedTuple):
     @property
     def name_at(self) -> int:
         """Where the producer's name starts, counted from the start of the frame."""
+        return self.extension_at + (EXTENSION_SIZE if self.flags & EXTENDED else 0)
+
+    @property
+    def extension_at(self) -> int:
+        """Where the extension starts, if there is one."""
         return HEADER_SIZE + _DUE.size if self.flags & DELAYED else HEADER_SIZE
 
     @property
@@ -141,8 +159,9 @@ class FrameHeader(NamedTuple):
         """Where the columns start, counted from the start of the frame."""
         # Without the other properties, since it is needed for every frame.
         at = HEADER_SIZE + (self.name_length + 7 & ~7)
-        if self.flags & (DELAYED | HAS_KEYS):
+        if self.flags & (DELAYED | HAS_KEYS | EXTENDED):
             at += _DUE.size if self.flags & DELAYED else 0
+            at += EXTENSION_SIZE if self.flags & EXTENDED else 0
             at += padded(self.count) if self.flags & HAS_KEYS else 0
         return at
 
@@ -165,8 +184,8 @@ def pack_header(
     """The header for ``body``, CRC included, with offset and epoch not yet assigned."""
     head = _PRODUCER_PART.pack(
         MAGIC,
-        VERSION,
-        flags,
+        EXTENDED_VERSION if flags & EXTENDED else VERSION,
+        flags & _STORED_FLAGS,
         name_length,
         sum(map(len, body)),
         raw_length,
@@ -193,7 +212,12 @@ def parse_header(frame: Buffer) -> FrameHeader:
     if magic != MAGIC:
         raise CorruptFrame("these bytes are not a frame: the magic number is wrong")
     if version != VERSION:
-        raise CorruptFrame(f"unsupported frame version {version}; this program supports {VERSION}")
+        if version != EXTENDED_VERSION:
+            raise CorruptFrame(
+                f"unsupported frame version {version}; this program supports {VERSION} and "
+                f"{EXTENDED_VERSION}"
+            )
+        fields[0] |= EXTENDED
     header = FrameHeader(*fields)
     flags, name_length, body_length, raw_length, count = header[:5]
     if flags & COMPRESSION_MASK == COMPRESSION_MASK:
@@ -234,8 +258,9 @@ def check_body(frame: Buffer, header: FrameHeader) -> None:
     view = memoryview(frame)
     if crc32c(view[HEADER_SIZE:], crc32c(view[:_CRC_AT])) != header.crc:
         raise CorruptFrame("the frame's checksum does not match its bytes")
-    if header.flags & DELAYED:
+    if header.flags & (DELAYED | EXTENDED):
         read_due(frame, header)
+        read_expiry(frame, header)
 
 
 def pack_due(due_us: int) -> bytes:
@@ -257,6 +282,30 @@ def read_due(frame: Buffer, header: FrameHeader) -> int | None:
     if not 0 < due_us <= MAX_TIME_US:
         raise CorruptFrame("the frame has an invalid delivery time")
     return int(due_us)
+
+
+def pack_expiry(expires_us: int) -> bytes:
+    """Encode the extension of a frame that expires."""
+    assert 0 < expires_us <= MAX_TIME_US
+    return _EXTENSION.pack(EXPIRES, expires_us)
+
+
+def read_expiry(frame: Buffer, header: FrameHeader) -> int | None:
+    """The expiry time in microseconds since 1970, or None if the frame has none of its own.
+
+    Raises ``CorruptFrame`` if it is invalid or missing.
+    """
+    if not header.flags & EXTENDED:
+        return None
+    at = header.extension_at
+    if len(frame) < at + EXTENSION_SIZE:
+        raise CorruptFrame("the frame ends before its expiry time")
+    flags, expires_us = _EXTENSION.unpack_from(frame, at)
+    if flags != EXPIRES:
+        raise CorruptFrame("the frame has an extension that this version does not support")
+    if not 0 < expires_us <= MAX_TIME_US:
+        raise CorruptFrame("the frame has an invalid expiry time")
+    return int(expires_us)
 
 
 def assign(frame: bytearray | memoryview, base_offset: int, epoch: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -15,7 +14,6 @@ from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from broker_containers.topic_log.managed_ledger import LedgerSettings
 from sulina import Client, FailurePolicy, Poison, Refused, Start
 from sulina.runtime.memory_disk import MemoryDisk
-from sulina.runtime.real_clock import RealClock
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.encode import Origin, encode_frame
 from tests.broker.actions import (
@@ -29,7 +27,7 @@ from tests.broker.actions import (
     read_all,
     take,
 )
-from tests.broker.memory_cluster import MemoryCluster
+from tests.broker.moved_cluster import HOUR, MovedClock, MovedCluster, running
 from tests.broker.peer import Peer
 
 TOPIC = "/default/delayed"
@@ -291,40 +289,6 @@ def cluster(cluster_and_client: tuple[MovedCluster, Client]) -> MovedCluster:
 @pytest.fixture
 def client(cluster_and_client: tuple[MovedCluster, Client]) -> Client:
     return cluster_and_client[1]
-
-
-HOUR = 3600
-
-
-class MovedClock(RealClock):
-    """A clock whose wall time is ``ahead`` seconds ahead of the real one."""
-
-    ahead = 0.0
-
-    def wall_us(self) -> int:
-        return super().wall_us() + int(self.ahead * 1e6)
-
-
-class MovedCluster(MemoryCluster):
-    """A cluster with such a clock."""
-
-    def move(self, hours: float) -> None:
-        """Set the clock, and let all subscriptions look at it."""
-        assert isinstance(self.clock, MovedClock)
-        self.clock.ahead += hours * HOUR
-        for topic in self.broker.loaded():
-            for subscription in topic.subscriptions.values():
-                subscription.wake()
-
-
-@asynccontextmanager
-async def running(
-    settings: BrokerSettings | None = None,
-) -> AsyncIterator[tuple[MovedCluster, Client]]:
-    """Such a cluster, and a client of it."""
-    cluster = MovedCluster(MemoryDisk(), settings=settings, clock=MovedClock())
-    async with cluster, cluster.client() as client:
-        yield cluster, client
 
 
 async def later(

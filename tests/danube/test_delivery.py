@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 
+import grpc
 import pytest
 
 import sulina
@@ -33,6 +34,19 @@ async def test_messages_of_a_topic_that_is_not_reliable_have_no_offsets(
         second = await stream.read()
         assert (first.msg_id.topic_offset, second.msg_id.topic_offset) == (0, 0)
         await calls("Ack", msg_id=second.msg_id, subscription_name="s")
+        stream.cancel()
+
+
+async def test_a_message_expires_by_an_attribute(broker: OneBroker, topic: str) -> None:
+    async with Calls(broker.url) as calls:
+        await calls.producer(topic)
+        consumer = await calls.subscribe(topic)
+        await calls.send(topic, b"short", attributes={"x-expires-ms": "1"})
+        await calls.send(topic, b"long", attributes={"x-expires-ms": "3600000"})
+        with pytest.raises(grpc.aio.AioRpcError, match="whole number of milliseconds"):
+            await calls.send(topic, b"x", attributes={"x-expires-ms": "soon"})
+        stream = calls.stream(consumer)
+        assert (await stream.read()).payload == b"long"
         stream.cancel()
 
 

@@ -60,6 +60,7 @@ def fuzz_frame(data: bytes) -> None:
                     keys=frame.keys,
                     attributes=frame.attributes,
                     due_us=frame.due_us,
+                    expires_us=frame.expires_us,
                 )
             )
             assert again.payloads == frame.payloads
@@ -67,6 +68,7 @@ def fuzz_frame(data: bytes) -> None:
             assert _as_encoded(again.keys) == _as_encoded(frame.keys)
             assert again.producer_name == frame.producer_name
             assert again.due_us == frame.due_us
+            assert again.expires_us == frame.expires_us
 
 
 def _as_encoded(keys: list[bytes | None] | None) -> list[bytes | None] | None:

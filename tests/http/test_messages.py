@@ -62,6 +62,26 @@ async def test_several_messages_go_in_one_request_and_stay_in_order(http: Http, 
     assert (two["payload_base64"], two["key_base64"]) == ("AP8=", "gA==")
 
 
+async def test_messages_expire_by_a_header_or_a_field(
+    http: Http, topic: str, shared_sulina_process: SulinaProcess
+) -> None:
+    url = shared_sulina_process.url
+    async with sulina.connect(url) as client, client.consumer(f"/default/{topic}", "s"):
+        pass
+    await http.ok("POST", messages(topic), data=b"short", headers={"Sulina-Expires-Ms": "1"})
+    listed = {"messages": [{"payload": "short, too", "expires_ms": 1}]}
+    await http.ok("POST", messages(topic), listed, headers=SEVERAL)
+    listed = {"messages": [{"payload": "x", "expires_ms": 1}, {"payload": "y"}]}
+    answer = await http("POST", messages(topic), listed, headers=SEVERAL)
+    assert answer.status == 400 and "expire together" in answer.json["detail"]
+    await http.ok("POST", messages(topic), data=b"long", headers={"Sulina-Expires-Ms": "3600000"})
+    async with (
+        sulina.connect(url) as client,
+        client.consumer(f"/default/{topic}", "s") as consumer,
+    ):
+        assert (await consumer.receive(20)).payload == b"long"
+
+
 @pytest.mark.parametrize(
     ("message", "remedy"),
     [

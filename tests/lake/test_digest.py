@@ -19,9 +19,9 @@ from sulina.lake.digest import Digest, digest_of
 from sulina.lake.encoder import EncoderSettings
 from sulina.wire.compression import Compression
 from tests.lake.ledgers import Ledger, encode, footer_of, ledger_of, ledgers
-from tests.wire.records import delayed_sample, sample
+from tests.wire.records import expiring_sample, sample
 
-LEDGER = ledger_of([sample(), delayed_sample(), sample(Compression.LZ4)])
+LEDGER = ledger_of([sample(), expiring_sample(), sample(Compression.LZ4)])
 
 
 def table_of(data: bytes) -> pa.Table:

@@ -29,7 +29,7 @@ from sulina.names import TopicName
 from sulina.wire.compression import Compression
 from sulina.wire.header import HEADER_SIZE, assign
 from tests.lake.ledgers import LEDGER, TOPIC, Ledger, decode, encode, footer_of, ledger_of
-from tests.wire.records import delayed_sample, sample
+from tests.wire.records import expiring_sample, sample
 
 LEDGER_OF_FOUR = ledger_of([sample(), sample(Compression.LZ4), b"control", sample()])
 BROKERS_PART = range(72, 88)
@@ -173,7 +173,7 @@ def test_missing_packages_are_named_with_the_remedy(monkeypatch: pytest.MonkeyPa
 
 
 OBJECT, SUMMARY = encode(
-    ledger_of([sample(), delayed_sample(), sample(Compression.LZ4), b"control"] * 2),
+    ledger_of([sample(), expiring_sample(), sample(Compression.LZ4), b"control"] * 2),
     EncoderSettings(800),
 )
 FRAMES = decode(OBJECT)

@@ -88,6 +88,7 @@ def records_of(frames: list[bytes]) -> dict[int, tuple[object, ...]]:
             attributes = {} if frame.attributes is None else frame.attributes[at]
             found[header.base_offset + at] = (
                 *(frame.payloads[at], key, attributes, frame.times[at], frame.due_us),
+                frame.expires_us,
                 *(header.first_sequence + at, frame.producer_name, header.epoch),
                 *(header.schema_id, header.schema_version),
                 slots[at] if slots is not None and key is not None else None,

@@ -40,7 +40,7 @@ from tests.lake.ledgers import (
 from tests.wire.records import (
     NOW,
     columns_of,
-    delayed_sample,
+    expiring_sample,
     lie,
     sample,
     sealed,
@@ -70,6 +70,7 @@ def assert_same(found: bytes, frame: bytes) -> None:
     assert got.keys == want.keys
     assert got.attributes == want.attributes
     assert got.due_us == want.due_us
+    assert got.expires_us == want.expires_us
 
 
 @settings(max_examples=60)
@@ -128,7 +129,7 @@ def test_row_groups_are_whole_frames_and_cover_the_object(
 
 
 def test_how_frames_are_handed_over_does_not_matter() -> None:
-    ledger = ledger_of([sample(), b"control", delayed_sample(), sample(Compression.ZSTD)] * 3)
+    ledger = ledger_of([sample(), b"control", expiring_sample(), sample(Compression.ZSTD)] * 3)
     objects = {encode(ledger, EncoderSettings(900), at_once)[0] for at_once in range(1, 13)}
     assert len(objects) == 1
 
@@ -251,7 +252,7 @@ UNREADABLE = {
 
 def among_others(frame: bytes) -> Ledger:
     """A ledger with ``frame`` between two others."""
-    frames = [bytearray(sample().encode()), bytearray(frame), bytearray(delayed_sample().encode())]
+    frames = [bytearray(sample().encode()), bytearray(frame), bytearray(expiring_sample().encode())]
     offset = 0
     for each in frames:
         assign(each, offset, 4)
@@ -292,7 +293,7 @@ def test_a_frame_that_nobody_can_open_comes_back_and_has_no_payload(frame: bytes
 @settings(max_examples=40)
 @given(st.data())
 def test_whatever_a_producer_seals_is_kept(data: st.DataObject) -> None:
-    frame = bytearray(data.draw(st.sampled_from([sample(), delayed_sample()])).encode())
+    frame = bytearray(data.draw(st.sampled_from([sample(), expiring_sample()])).encode())
     columns_at = parse_header(frame).columns_at
     for _ in range(data.draw(st.integers(1, 3))):
         frame[data.draw(st.integers(columns_at, len(frame) - 1))] = data.draw(st.integers(0, 255))

@@ -29,6 +29,7 @@ class Records:
     attributes: list[dict[str, str] | None] | None
     compression: Compression
     due_us: int | None = None
+    expires_us: int | None = None
     producers: list[str] | None = None
 
     def encode(self) -> bytes:
@@ -41,6 +42,7 @@ class Records:
             attributes=self.attributes,
             compression=self.compression,
             due_us=self.due_us,
+            expires_us=self.expires_us,
             producers=self.producers,
         )
 
@@ -59,6 +61,7 @@ class Records:
         assert not header.is_control
         assert header.is_delayed is (self.due_us is not None)
         assert frame.due_us == self.due_us
+        assert frame.expires_us == self.expires_us
         assert frame.payloads == self.payloads
         assert frame.times == times
         assert frame.producers == (self.producers or [self.origin.name] * self.count)
@@ -104,6 +107,7 @@ def records(draw: st.DrawFn, max_count: int = 40) -> Records:
         attributes=draw(st.none() | column(st.none() | attributes)),  # type: ignore[arg-type]
         compression=draw(st.sampled_from(Compression)),
         due_us=draw(st.none() | st.integers(1, MAX_TIME_US)),
+        expires_us=draw(st.none() | st.integers(1, MAX_TIME_US)),
         producers=producers,  # type: ignore[arg-type]
     )
 
@@ -117,6 +121,11 @@ def several_sample() -> Records:
 def delayed_sample() -> Records:
     """The same as :func:`sample`, to be delivered an hour later."""
     return replace(sample(), due_us=NOW + 3_600_000_000)
+
+
+def expiring_sample() -> Records:
+    """The same as :func:`delayed_sample`, of no use two hours later."""
+    return replace(delayed_sample(), expires_us=NOW + 7_200_000_000)
 
 
 def sample(compression: Compression = Compression.NONE) -> Records:
@@ -146,6 +155,7 @@ def assert_sound(frame: Frame) -> None:
     assert frame.header.first_sequence >= 0
     assert frame.header.last_sequence <= MAX_SEQUENCE
     assert frame.due_us is None or 0 < frame.due_us <= MAX_TIME_US
+    assert frame.expires_us is None or 0 < frame.expires_us <= MAX_TIME_US
 
 
 _CRC_AT = 68
@@ -192,6 +202,7 @@ def with_columns(frame: bytes, columns: bytes, raw_length: int | None = None) ->
     (flags,) = struct.unpack_from("<B", frame, 5)
     (count,) = struct.unpack_from("<I", frame, 16)
     before = _padded(name_length) + (_padded(count) if flags & 4 else 0) + (flags >> 3 & 8)
+    before += 16 * (frame[4] - 1)
     body = frame[HEADER_SIZE : HEADER_SIZE + before] + columns + bytes(-len(columns) % 8)
     return lie(
         frame[:HEADER_SIZE] + body,

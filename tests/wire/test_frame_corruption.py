@@ -26,6 +26,7 @@ from sulina.wire.header import (
     check_frame,
     parse_header,
     read_due,
+    read_expiry,
 )
 from tests.wire.records import (
     FIELDS,
@@ -35,6 +36,7 @@ from tests.wire.records import (
     assert_sound,
     columns_of,
     delayed_sample,
+    expiring_sample,
     lie,
     records,
     sample,
@@ -46,6 +48,7 @@ BROKERS_PART = range(72, 88)
 ORIGIN = Origin("p")
 PLAIN = sample().encode()
 DELAYED = delayed_sample().encode()
+EXPIRING = expiring_sample().encode()
 
 
 def packed(method: Compression) -> bytes:
@@ -231,18 +234,38 @@ def test_a_delivery_time_that_cannot_be_is_corrupt_before_a_broker_takes_it(due_
         check_frame(sealed(data))
 
 
+@pytest.mark.parametrize(
+    "extension", [(1, 0), (1, -1), (1, 1 << 62), (0, NOW), (2, NOW), (3, NOW)], ids=str
+)
+def test_an_extension_that_cannot_be_is_corrupt_before_a_broker_takes_it(
+    extension: tuple[int, int],
+) -> None:
+    data = bytearray(EXPIRING)
+    struct.pack_into("<Qq", data, HEADER_SIZE + 8, *extension)
+    with pytest.raises(CorruptFrame, match=r"expiry time|extension"):
+        check_frame(sealed(data))
+
+
 def test_a_frame_that_says_it_is_delayed_has_a_time_and_no_other_has() -> None:
     for data, flags in ((PLAIN, 0x1C | 0x40), (DELAYED, 0x1C)):
         with pytest.raises(CorruptFrame):
             parse_header(lie(data, flags=flags))
 
 
+def test_a_frame_of_version_2_has_an_extension_and_no_other_has() -> None:
+    for data, version in ((PLAIN, 2), (DELAYED, 2), (EXPIRING, 1), (PLAIN, 3), (PLAIN, 0)):
+        with pytest.raises(CorruptFrame):
+            parse_header(lie(data, version=version))
+
+
 def test_a_delivery_time_is_not_read_from_a_header_alone() -> None:
     with pytest.raises(CorruptFrame, match="ends before"):
         read_due(DELAYED[:HEADER_SIZE], parse_header(DELAYED))
+    with pytest.raises(CorruptFrame, match="ends before"):
+        read_expiry(EXPIRING[: HEADER_SIZE + 8], parse_header(EXPIRING))
 
 
-@pytest.mark.parametrize("flag", [0x04, 0x08, 0x10, 0x40])
+@pytest.mark.parametrize("flag", [0x04, 0x08, 0x10, 0x40, 0x80])
 def test_a_control_frame_with_columns_of_records_is_corrupt(flag: int) -> None:
     control = encode_control_frame(ORIGIN, b"state", NOW)
     with pytest.raises(CorruptFrame):

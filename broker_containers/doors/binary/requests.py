@@ -137,6 +137,7 @@ class Requests:
             last_sequence=topic.log.dedup.last_sequence(producer.id),
             max_frame_bytes=self._broker.settings.max_frame_bytes,
             max_delay_ms=self._broker.settings.max_delay_seconds * 1000,
+            expiry=True,
         )
         return Reply(Command.PRODUCER_CREATED, answer)
 

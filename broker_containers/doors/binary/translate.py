@@ -65,6 +65,7 @@ def failure_policy(value: pb.FailurePolicy) -> FailurePolicy:
         backoff=Backoff.FIXED if value.fixed_backoff else Backoff.EXPONENTIAL,
         poison=poison,
         dead_letter_topic=value.dead_letter_topic,
+        dead_letter_expired=value.dead_letter_expired,
     )
 
 

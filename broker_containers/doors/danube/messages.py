@@ -11,10 +11,14 @@ from typing import Final, NamedTuple
 
 from broker_containers.doors.danube import danube_pb2 as pb
 from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
-from sulina.errors import TooLarge
+from sulina.client.delays import expiry_time
+from sulina.errors import Refused, TooLarge
 from sulina.runtime.seam import Clock
 from sulina.wire.encode import MAX_TIME_SPAN_US, Origin, encode_frame
 
+EXPIRES_MS: Final = "x-expires-ms"
+"""The attribute by which a message expires: Danube's protocol has no field for it."""
+_MOST_DIGITS: Final = 15
 _LATEST_MS: Final = (1 << 62) // 1000 - 1
 
 
@@ -29,11 +33,15 @@ class DanubeRecord(NamedTuple):
     """Id and version; zeros without a schema."""
     size: int
     """Approximate bytes in a frame."""
+    expires_us: int | None = None
+    """From the attribute ``EXPIRES_MS``."""
 
     def fits(self, first: DanubeRecord) -> bool:
-        """Whether one frame can hold it and ``first``: same schema, times close together."""
+        """Whether one frame can hold it and ``first``: same schema and expiry, times close."""
         return (
-            self.schema == first.schema and 2 * abs(self.time_us - first.time_us) < MAX_TIME_SPAN_US
+            self.schema == first.schema
+            and self.expires_us == first.expires_us
+            and 2 * abs(self.time_us - first.time_us) < MAX_TIME_SPAN_US
         )
 
 
@@ -50,14 +58,27 @@ def check_message_size(size: int) -> int:
 def record_of(message: pb.StreamMessage, size: int, clock: Clock) -> DanubeRecord:
     """The record of a message; published now if it has no publish time."""
     sent_ms = message.publish_time
+    attributes = dict(message.attributes) if message.attributes else None
     return DanubeRecord(
         message.payload,
         message.routing_key.encode() if message.HasField("routing_key") else None,
-        dict(message.attributes) if message.attributes else None,
+        attributes,
         sent_ms * 1000 if 0 < sent_ms < _LATEST_MS else clock.wall_us(),
         (message.schema_id, message.schema_version),
         size,
+        _expiry(attributes[EXPIRES_MS], clock)
+        if attributes is not None and EXPIRES_MS in attributes
+        else None,
     )
+
+
+def _expiry(text: str, clock: Clock) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < len(text) <= _MOST_DIGITS and int(text)):
+        raise Refused(
+            f"the attribute {EXPIRES_MS} is a whole number of milliseconds above 0, not "
+            f"{text[:40]!r}: correct it, or leave it out"
+        )
+    return expiry_time(int(text) / 1000, clock.wall_us())
 
 
 def frame_of(
@@ -76,6 +97,7 @@ def frame_of(
             alone.time_us,
             keys=None if alone.key is None else (alone.key,),
             attributes=(alone.attributes,) if alone.attributes else None,
+            expires_us=alone.expires_us,
         )
     return encode_frame(
         Origin(producer, *records[0].schema),
@@ -85,4 +107,5 @@ def frame_of(
         keys=[record.key for record in records],
         attributes=[record.attributes for record in records],
         producers=producers,
+        expires_us=records[0].expires_us,
     )

@@ -73,6 +73,7 @@ class SubscriptionCalls(AdminService):
         if topic.delivery is not Delivery.RELIABLE:
             raise Refused(f"{topic.topic} is not reliable: nothing is delivered again there")
         changes = cast("FailureChanges", asdict(policy))
+        del changes["dead_letter_expired"]  # Danube's policies do not have it: it stays as it is
         for log in topic.logs:
             await self._admin.subscriptions.policy(log.topic, name, in_advance=True, **changes)
         return pb.SubscriptionResponse(success=True)

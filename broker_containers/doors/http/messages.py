@@ -30,6 +30,7 @@ MESSAGES_TYPE: Final = "application/vnd.sulina.messages+json"
 KEY_HEADER: Final = "Sulina-Key"
 SCHEMA_HEADER: Final = "Sulina-Schema-Id"
 VERSION_HEADER: Final = "Sulina-Schema-Version"
+EXPIRES_HEADER: Final = "Sulina-Expires-Ms"
 ATTRIBUTE_HEADER: Final = "Sulina-Attribute-"
 _ENVELOPE: Final = 64 << 10
 """What a frame may have besides its messages."""
@@ -96,6 +97,7 @@ class HttpPublishing:
             _ATTRIBUTES.decode(attributes, "attributes"),
             _WHOLE.parse(headers.get(SCHEMA_HEADER, "0"), SCHEMA_HEADER),
             _WHOLE.parse(headers.get(VERSION_HEADER, "0"), VERSION_HEADER),
+            _WHOLE.parse(headers.get(EXPIRES_HEADER, "0"), EXPIRES_HEADER),
         )
         return (await self._send(name, [message]))[0]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from broker_containers.doors.http.messages import (
+    EXPIRES_HEADER,
     KEY_HEADER,
     MESSAGES_TYPE,
     SCHEMA_HEADER,
@@ -75,7 +76,12 @@ def _described(endpoint: Endpoint, named: dict[str, Schema]) -> dict[str, Any]:
     if endpoint.public:
         operation["security"] = []
     if endpoint.name == PUBLISH:
-        headers = {KEY_HEADER: "string", SCHEMA_HEADER: "integer", VERSION_HEADER: "integer"}
+        headers = {
+            KEY_HEADER: "string",
+            SCHEMA_HEADER: "integer",
+            VERSION_HEADER: "integer",
+            EXPIRES_HEADER: "integer",
+        }
         operation["parameters"] += [
             {"name": name, "in": "header", "required": False, "schema": {"type": kind}}
             for name, kind in headers.items()

@@ -241,6 +241,11 @@ _SUBSCRIPTION: Sequence[_Family[Subscription]] = (
         lambda found: found.counters.skipped,
     ),
     _Family(
+        "sulina_subscription_expired_total",
+        "Messages passed over because they expired before anybody took them.",
+        lambda found: found.counters.expired,
+    ),
+    _Family(
         "sulina_subscription_stalled",
         "1 while messages cannot be read from storage.",
         lambda found: int(found.stalled is not None),

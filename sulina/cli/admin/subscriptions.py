@@ -199,6 +199,12 @@ _in_advance = click.option(
 @click.option(
     "--dead-letter-topic", type=topic_name, metavar="TOPIC", help="Topic for dead letters."
 )
+@click.option(
+    "--dead-letter-expired",
+    type=bool,
+    metavar="true|false",
+    help="Whether messages that expired untaken become dead letters.",
+)
 @_in_advance
 def policy(
     settings: CliSettings, /, topic: str, name: str, in_advance: bool, **changes: Any

@@ -75,6 +75,12 @@ class ProduceOptions:
         type=moment,
         metavar="TIME",
     )
+    expires: timedelta | None = option(
+        None,
+        "Deliver to no subscription once this much time has passed, such as 90s, 15m, 2h or 7d.",
+        type=duration,
+        metavar="TIME",
+    )
     compression: str = compression_option()
     non_reliable: bool = option(
         False, "Create the topic, if necessary, as one that stores nothing."
@@ -97,6 +103,7 @@ class ProduceOptions:
             attributes=attributes,
             delay=self.delay,
             deliver_at=self.deliver_at,
+            expires=self.expires,
         )
 
 

@@ -24,6 +24,8 @@ class Policy:
     """A topic's oldest records beyond this size may be deleted, consumed or not."""
     delete_consumed: bool = False
     """Records that every subscription has acknowledged may be deleted."""
+    ttl_ms: int = 0
+    """No subscription delivers a record this long after it was published, or due if delayed."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -45,6 +47,7 @@ class PolicyOverrides:
     retention_ms: int | None = None
     retention_bytes: int | None = None
     delete_consumed: bool | None = None
+    ttl_ms: int | None = None
 
     def __post_init__(self) -> None:
         _check(self)
