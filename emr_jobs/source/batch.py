@@ -79,7 +79,7 @@ def read_partition(
         ):
             typed = None
             if shaper.wants_value and decoder is not None:
-                typed = decoder.decode(rows.table, rows.summary)
+                typed = decoder.decode(rows.table, rows.summary.topic)
             yield shaper.shape(rows.table, name, typed)
     spare_worker()
 

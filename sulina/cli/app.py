@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "bench": ("sulina.cli.bench.command", "Measure throughput and latency."),
     "topic": ("sulina.cli.admin.topics", "Create, list, describe, move and delete topics."),
     "ledger": ("sulina.cli.admin.ledgers", "List ledgers, tier them and verify their objects."),
+    "sql": ("sulina.cli.sql", "Query topics with SQL, in DuckDB."),
     "table": ("sulina.cli.tables", "Show topics as Iceberg tables over their objects."),
     "subscription": (
         "sulina.cli.admin.subscriptions",

@@ -56,7 +56,13 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @asynccontextmanager
 async def connected(settings: CliSettings, *, stored: bool = True) -> AsyncIterator[Client]:
-    """A client of the broker in the settings. Raises ``Unavailable`` if it can't be reached.
+    """A client of the broker in the settings. Raises ``Unavailable`` if it can't be reached."""
+    async with make_client(settings, stored=stored) as client:
+        yield client
+
+
+def make_client(settings: CliSettings, *, stored: bool = True) -> Client:
+    """A client of the broker in the settings, which is not connected yet.
 
     Without a token and a certificate, and if ``stored``, it uses the token of `sulina login`.
     """
@@ -65,14 +71,13 @@ async def connected(settings: CliSettings, *, stored: bool = True) -> AsyncItera
     token: TokenSource = settings.token
     if stored and not token and settings.tls_cert is None and login_file(settings.url).exists():
         token = sulina.stored_login(settings.url)
-    async with sulina.connect(
+    return sulina.connect(
         settings.url,
         token=token,
         tls=_tls(settings),
         connect_timeout=settings.timeout,
         operation_timeout=settings.timeout,
-    ) as client:
-        yield client
+    )
 
 
 def _tls(settings: CliSettings) -> ssl.SSLContext | str | None:

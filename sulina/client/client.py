@@ -38,12 +38,13 @@ from sulina.version import __version__
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command
 from sulina.wire.compression import Compression
+from sulina.wire.header import MAX_RECORDS
 
 if TYPE_CHECKING:
     # Imported where they are used: programs that only administer need none, and they load slowly.
     from sulina.client.consumer import Consumer
     from sulina.client.producer import Producer
-    from sulina.client.reader import ReadResult
+    from sulina.client.reader import ReadResult, StoredFrames
     from sulina.client.table import Table
     from sulina.client.typed import TypedConsumer, TypedProducer
     from sulina.operations.client import AdminClient
@@ -408,6 +409,23 @@ class Client(AsyncResource):
         from sulina.client.reader import read_once
 
         return await self._try(lambda: read_once(self._topics, name, start, max_records, max_bytes))
+
+    async def read_frames(
+        self, topic: str, start: Start, *, max_bytes: int = 8 << 20
+    ) -> StoredFrames:
+        """Read frames from ``start`` on as they are stored, for programs that open whole columns.
+
+        ``topic`` is a partition, or a topic that has none. Returns about ``max_bytes`` and may
+        return less: continue at ``next_offset`` until ``at_end``. Waits at most
+        ``operation_timeout``. Raises ``NotFound``.
+        """
+        self._check_open()
+        name = str(TopicName.parse(topic))
+        from sulina.client.reader import read_frames
+
+        return await self._try(
+            lambda: read_frames(self._topics, name, start, MAX_RECORDS, max_bytes)
+        )
 
     def use_only_given_addresses(self) -> None:
         """Never turn to brokers that are not in the URL. Call it before opening."""

@@ -54,19 +54,12 @@ async def read_part(
     topics: TopicLookup, topic: str, start: Start, max_records: int, max_bytes: int
 ) -> ReadResult:
     """The same for a name that is known not to be partitioned."""
-    connection = await topics.owner(topic)
-    body = pb.ReadFrames(
-        topic=topic,
-        start=start_to_wire(start),
-        max_frames=min(max_records, MAX_RECORDS),
-        max_bytes=max_bytes,
-    )
-    incoming, read = await connection.request(Command.READ_FRAMES, body, pb.FramesRead)
+    read = await read_frames(topics, topic, start, min(max_records, MAX_RECORDS), max_bytes)
     part_of = TopicName.parse(topic).partition_of
     partition = None if part_of is None else part_of[1]
     batches: list[Batch] = []
     left = max_records
-    for frame in _frames(incoming.data):
+    for frame in map(Frame, read.frames):
         batch = Batch(frame, topic, partition)
         batch = batch.narrowed(_wanted(batch, start))
         if len(batch) > left:
@@ -84,15 +77,40 @@ async def read_part(
     return ReadResult(tuple(batches), read.next_offset, read.at_end)
 
 
-def _frames(data: memoryview) -> Iterator[Frame]:
+@dataclass(frozen=True, slots=True)
+class StoredFrames:
+    """The result of ``Client.read_frames``: frames as they are stored, in order, and unchecked.
+
+    The first one may begin before the offset that was asked for.
+    """
+
+    frames: tuple[memoryview, ...]
+    next_offset: int
+    """The offset to continue from."""
+    at_end: bool
+    """Whether the topic ended at ``next_offset`` when the broker answered."""
+
+
+async def read_frames(
+    topics: TopicLookup, topic: str, start: Start, max_frames: int, max_bytes: int
+) -> StoredFrames:
+    """Frames of a name that is known not to be partitioned; control frames are left out."""
+    connection = await topics.owner(topic)
+    body = pb.ReadFrames(
+        topic=topic, start=start_to_wire(start), max_frames=max_frames, max_bytes=max_bytes
+    )
+    incoming, read = await connection.request(Command.READ_FRAMES, body, pb.FramesRead)
+    return StoredFrames(tuple(_frames(incoming.data)), read.next_offset, read.at_end)
+
+
+def _frames(data: memoryview) -> Iterator[memoryview]:
     while data:
-        size = parse_header(data).size
-        if size > len(data):
+        header = parse_header(data)
+        if header.size > len(data):
             raise CorruptFrame("the broker's answer ends in the middle of a frame")
-        frame = Frame(data[:size])
-        data = data[size:]
-        if not frame.header.is_control:
-            yield frame
+        if not header.is_control:
+            yield data[: header.size]
+        data = data[header.size :]
 
 
 def _wanted(batch: Batch, start: Start) -> int:

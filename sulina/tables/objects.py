@@ -79,6 +79,14 @@ class Lake:
         """The URL under which engines find an object."""
         return f"{self.place.url}/{name.key}"
 
+    def check(self) -> None:
+        """Raises ``NotFound`` if the folder or bucket itself does not exist."""
+        root = self._root if self.place.is_folder else self._root.split("/")[0]
+        with self._errors():
+            found = self._files.get_file_info(root).type
+        if found == pafs.FileType.NotFound:
+            raise NotFound(f"{self.place.url} does not exist: check where the brokers tier to")
+
     def topics(self) -> list[TopicName]:
         """The topics that have objects. Raises ``NotFound`` if there is no such lake."""
         found: list[TopicName] = []
@@ -111,14 +119,23 @@ class Lake:
 
     def footer(self, name: ObjectName) -> Footer:
         """An object's footer. Raises ``NotFound``, ``CorruptEntry``, ``Refused``."""
+        with self.open(name) as (_, footer):
+            return footer
+
+    @contextmanager
+    def open(self, name: ObjectName) -> Iterator[tuple[Any, Footer]]:
+        """An object as an Arrow file, and its footer. Raises as :meth:`footer` does.
+
+        So do reads of the file within ``with``.
+        """
         with self._errors(name.key), self._files.open_input_file(self._path(name)) as file:
             size = file.size()
             footer = open_footer(_tail(file, size, TAIL), size)
             if isinstance(footer, NeedMore):
                 footer = open_footer(_tail(file, size, footer.length), size)
-        if isinstance(footer, NeedMore) or footer.summary.first_offset != name.first_offset:
-            raise CorruptEntry(f"{name.key} is damaged: its footer does not match its name")
-        return footer
+            if isinstance(footer, NeedMore) or footer.summary.first_offset != name.first_offset:
+                raise CorruptEntry(f"{name.key} is damaged: its footer does not match its name")
+            yield file, footer
 
     def _path(self, name: ObjectName) -> str:
         return f"{self._root}/{name.key}"

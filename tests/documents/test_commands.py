@@ -29,6 +29,7 @@ RUN_HERE: Final = [
     *(name(page) for page in sorted((ROOT / "docs" / "howto").glob("*.md"))),
     "docs/reference/policies.md",
     "docs/reference/python.md",
+    "docs/sql.md",
 ]
 MIGRATE: Final = "docs/howto/migrate_from_danube.md"
 WATCH: Final = "docs/howto/watch_and_alert.md"
