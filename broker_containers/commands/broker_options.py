@@ -26,6 +26,7 @@ from sulina.cli.options import group, option
 from sulina.runtime.logs import FORMATS, TEXT, start_logging
 from sulina.runtime.machine import keep_files_private
 from sulina.runtime.tls_files import TlsFiles
+from sulina.runtime.traces import start_tracing
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _PORT: Final = click.IntRange(0, 65535)
@@ -98,6 +99,7 @@ class BrokerOptions:
     def begin(self, broker_id: str) -> None:
         """Check the options and set up logging, before anything else is done."""
         start_logging(self.log_level, self.log_format, broker=broker_id)
+        start_tracing("sulina-broker", broker_id)
         keep_files_private()
         if self.tls_key is not None and self.tls_cert is None:
             raise click.UsageError("--tls-key needs a --tls-cert")

@@ -31,6 +31,7 @@ from sulina.operations.operation_list import OPERATIONS
 from sulina.runtime.deadline import within
 from sulina.runtime.logs import log_fields, logged_with
 from sulina.runtime.seam import Clock
+from sulina.runtime.traces import span
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +130,8 @@ class Operations:
     def _logged(self, caller: Caller, name: str, resource: str) -> Iterator[None]:
         """Name the call in whatever is logged meanwhile, and log how it ended."""
         request = log_fields().get("request") or f"{next(self._numbers)}"
-        with logged_with(request=request, operation=name):
+        about = {"resource": resource, "principal": caller.access.principal, "door": caller.door}
+        with logged_with(request=request, operation=name), span(name, **about):
             try:
                 yield
             except SulinaError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, overload
 
 from sulina.client.address import parse_addresses
 from sulina.client.arguments import ConsumerArguments, ProducerArguments, TableArguments
+from sulina.client.kinds import consumer_type, producer_type, typed_consumer_type
 from sulina.client.options import (
     ClientOptions,
     ConsumerOptions,
@@ -236,10 +237,10 @@ class Client(AsyncResource):
         return TypedProducer(schema, options.subject, self.admin, make)
 
     def _producer(self, options: ProducerOptions) -> Producer:
-        from sulina.client.producer import Producer
-
         self._check_open()
-        producer = Producer(options, self._options, self._topics, self._runtime, self._forget)
+        producer = producer_type()(
+            options, self._options, self._topics, self._runtime, self._forget
+        )
         self._open[producer] = None
         return producer
 
@@ -316,13 +317,9 @@ class Client(AsyncResource):
         )
         consumer: Consumer
         if schema is None:
-            from sulina.client.consumer import Consumer
-
-            consumer = Consumer(*arguments)
+            consumer = consumer_type()(*arguments)
         else:
-            from sulina.client.typed import TypedConsumer
-
-            consumer = TypedConsumer.reading(schema, *arguments)
+            consumer = typed_consumer_type().reading(schema, *arguments)
         self._open[consumer] = None
         return consumer
 

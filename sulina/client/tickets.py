@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -107,7 +107,16 @@ class Ticket:
         for outcome in self._earlier:
             if not outcome.settled:
                 yield from outcome.wait()
-            outcome.check()
         if not self._outcome.settled:
             yield from self._outcome.wait()
+        return self.result()
+
+    def result(self) -> MessageId:
+        """The id of the (last) record, once done. Raises as awaiting it does."""
+        for outcome in self._earlier:
+            outcome.check()
         return self._outcome.id_of(self._index)
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """Call ``call`` once the last frame is stored or has failed."""
+        self._outcome.wait().add_done_callback(lambda _: call())

@@ -57,6 +57,7 @@ ELSEWHERE: Final = {
     "docs/spark.md": "needs Spark; tests/spark",
     "docs/tables.md": "needs a lake; tests/tables",
     "docs/tour_lake.md": "needs LocalStack and Spark; tests/localstack",
+    "docs/tracing.md": "needs a collector; tests/tracing",
     "functions/README.md": "needs an AWS account; tests/functions",
     "localstack/README.md": "installs LocalStack; tests/localstack",
     "tests/chaos/README.md": "harms processes for minutes; make chaos",

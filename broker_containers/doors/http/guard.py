@@ -16,8 +16,9 @@ from broker_containers.doors.http.problems import Problem, answer
 from broker_containers.metrics.requests import RequestMetrics
 from sulina.errors import SulinaError
 from sulina.runtime.deadline import within
-from sulina.runtime.logs import log_fields, logged_with, request_id, trace_id
+from sulina.runtime.logs import logged_with, request_id
 from sulina.runtime.seam import Clock
+from sulina.runtime.traces import TRACE_PARENT, caused_by
 from sulina.version import __version__
 
 _log = logging.getLogger(__name__)
@@ -54,12 +55,10 @@ class HttpGuard:
     @web.middleware
     async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         headers = request.headers
-        with logged_with(
-            request=request_id(headers.get(REQUEST_ID, "")) or f"http-{next(self._numbers)}",
-            **({"trace": trace} if (trace := trace_id(headers.get("traceparent", ""))) else {}),
-        ):
+        number = request_id(headers.get(REQUEST_ID, "")) or f"http-{next(self._numbers)}"
+        with logged_with(request=number), caused_by(headers.get(TRACE_PARENT, "")):
             response = await self._served(request, handler)
-            response.headers[REQUEST_ID] = log_fields()["request"]
+            response.headers[REQUEST_ID] = number
         return response
 
     async def _served(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aiohttp import web
@@ -25,6 +25,7 @@ from sulina.operations.client import AdminClient
 from sulina.operations.json_forms import Between, WholeForm
 from sulina.operations.json_types import Count, TopicText, form_of
 from sulina.operations.messages import MessageOperations, NewMessage
+from sulina.runtime.traces import TRACE_PARENT, trace_parent
 
 MESSAGES_TYPE: Final = "application/vnd.sulina.messages+json"
 KEY_HEADER: Final = "Sulina-Key"
@@ -82,7 +83,7 @@ class HttpPublishing:
             raise Refused("publishing takes no parameters: key and attributes go in headers")
         if request.content_type == MESSAGES_TYPE:
             listed = _LIST.decode(json_object(body).get("messages"), "messages")
-            return PublishedMessages(tuple(await self._send(name, listed)))
+            return PublishedMessages(tuple(await self._send(name, [*map(_traced, listed)])))
         headers = request.headers
         attributes = {
             header[len(ATTRIBUTE_HEADER) :].lower(): value
@@ -99,7 +100,7 @@ class HttpPublishing:
             _WHOLE.parse(headers.get(VERSION_HEADER, "0"), VERSION_HEADER),
             _WHOLE.parse(headers.get(EXPIRES_HEADER, "0"), EXPIRES_HEADER),
         )
-        return (await self._send(name, [message]))[0]
+        return (await self._send(name, [_traced(message)]))[0]
 
     async def _send(
         self, name: TopicName, messages: Sequence[NewMessage]
@@ -155,6 +156,14 @@ class HttpPublishing:
                 if clock.now() > end:
                     raise
             await clock.sleep(_MOVE_PAUSE)
+
+
+def _traced(message: NewMessage) -> NewMessage:
+    """The message in the trace of its request, unless it belongs to another."""
+    parent = trace_parent()
+    if not parent or TRACE_PARENT in message.attributes:
+        return message
+    return replace(message, attributes={**message.attributes, TRACE_PARENT: parent})
 
 
 def _placed(
