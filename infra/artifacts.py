@@ -21,6 +21,8 @@ from infra.errors import DeploymentError
 INFRA = Path(__file__).resolve().parent
 ROOT = INFRA.parent
 FUNCTIONS = sorted(path.parent.name for path in ROOT.glob("functions/*/handler.py"))
+DIRECT_BYTES = 50_000_000
+"""The largest archive that Lambda takes in a request."""
 _DOCKERFILES = {
     "broker": "broker_containers",
     "storage": "storage_grpc",
@@ -30,7 +32,8 @@ _DOCKERFILES = {
 _IMAGES = ("sulina", "storage_grpc", "broker_containers", "requirements", "LICENSE")
 """The sources of images: everything that their build context can contain."""
 _PACKED = (
-    *("functions", "sulina", "requirements/functions.lock", "requirements/sbom.py"),
+    *("functions", "sulina", "requirements/functions.lock"),
+    *("requirements/catalog.lock", "requirements/sbom.py"),
     *("emr_jobs/__init__.py", "emr_jobs/package.py", "emr_jobs/submit.py"),
 )
 """The sources of function archives."""
@@ -110,14 +113,20 @@ def check_built(functions_folder: str, jobs_folder: str, architecture: str) -> N
         )
 
 
-def function_archive(folder: str, name: str) -> pulumi.Archive:
+def function_archive(folder: str, name: str) -> Path:
     """A function's archive. Raises ``DeploymentError`` if it is missing."""
     path = ROOT / folder / f"{name}.zip"
     if not path.is_file():
         raise DeploymentError(
             f"{folder}/{name}.zip is missing: build the functions with `make functions`"
         )
-    return pulumi.FileArchive(str(path))
+    return path
+
+
+def digest_of_file(path: Path) -> str:
+    """A short digest of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def job_files(folder: str) -> dict[str, pulumi.Asset]:

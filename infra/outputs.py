@@ -60,7 +60,8 @@ def cluster_outputs(
 def analytics_outputs(catalog: Catalog, spark: SparkApplication) -> Outputs:
     """What is needed to run queries and jobs."""
     return {
-        "glueTable": f"{catalog.database_name}.{catalog.table_name}",
+        "glueDatabase": catalog.database_name,
+        "analystPolicy": catalog.analysts.arn,
         "athenaWorkgroup": catalog.workgroup.name,
         "emrApplication": spark.application.id,
         "jobRole": spark.role.arn,

@@ -6,7 +6,8 @@
 #   lake.lock   run.lock, Spark and the Pulumi program, for `make up CLOUD=1`
 #   dev.lock    run.lock and what `make test`, `make check` and `make proto` need
 #   bench.lock  run.lock and what `make bench` needs
-#   broker.lock, storage.lock, functions.lock   what the containers and the Lambda functions need
+#   broker.lock, storage.lock   what the containers need
+#   functions.lock, catalog.lock   what the Lambda functions need, and the one that commits to tables
 #   emulators.lock, localstack.lock   emulators of cloud services, in separate environments
 #   spark.lock, emr.lock   the newest Spark, for a test; what the jobs bring along to EMR
 #   docs.lock   what `make docs` needs, in a separate environment
@@ -82,3 +83,4 @@ packed() {
 packed broker --extra broker --extra cli --extra etcd --extra schemas --extra storage "$@"
 packed storage --extra lake --extra storage "$@"
 packed functions --extra functions "$@"
+packed catalog --extra catalog "$@"

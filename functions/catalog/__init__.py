@@ -1,1 +1,1 @@
-"""Registers the partition of a new object in the Glue catalog."""
+"""Commits new objects to the Iceberg tables of topics."""

@@ -1,104 +1,152 @@
-"""The function ``catalog``: registers the partition of a new object in Glue.
+"""The function ``catalog``: brings the Iceberg tables of topics up to date with their objects.
 
-Only Parquet objects whose keys follow :mod:`sulina.lake.layout` are registered; others are logged
-and skipped. Repeating a call changes nothing. If Glue or S3 fails, the call fails, and Lambda
-retries it.
+S3 calls it for new objects, with any number of calls at once. A schedule calls it for all topics:
+that adds objects whose events were lost, removes what retention deleted, and forgets old snapshots.
+What is committed is decided by :mod:`sulina.tables` alone, so a repeated, late or missing call
+changes nothing but the time at which an object is added.
+
+If the catalog or S3 fails, the call fails after it has tried all topics, and Lambda retries it. A
+problem that a retry cannot solve is logged, and the other topics go on.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
-from urllib.parse import unquote_plus
+from zlib import crc32
 
-from botocore.exceptions import ClientError
+from functions.catalog.event import ScheduledCall, call_of
+from functions.shared.environment import optional, required
+from functions.shared.remaining_time import in_time
+from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable
+from sulina.names import TopicName
+from sulina.runtime.real_clock import RealClock
+from sulina.tables.catalogs import open_catalog
+from sulina.tables.objects import Lake, LakePlace
+from sulina.tables.tables import Tables
 
-from functions.shared.aws import client, code_of
-from functions.shared.environment import required
-from functions.shared.lake import LakeLocation, parse_lake
-from functions.shared.partitions import GluePartitions, PartitionName
-from sulina.errors import NotFound, Refused
-from sulina.lake.layout import ObjectName, parse_key
-
-_MAGIC: Final = b"PAR1"
-_TAIL: Final = 8
-"""The last bytes of a Parquet file: the length of its footer, and the magic number."""
+_OBJECTS: Final = 200
+"""Of one commit, which takes seconds and reads as many footers."""
+_DAY_US: Final = 86_400_000_000
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedObject:
-    """An object that was created in a bucket."""
+@dataclass(slots=True)
+class CatalogReport:
+    """What a call did: the function's result."""
 
-    bucket: str
-    key: str
+    topics: int = 0
+    commits: int = 0
+    objects: int = 0
+    records: int = 0
+    conflicts: int = 0
+    expired: int = 0
+    gaps: int = 0
+    complete: bool = True
+    """False if the time ran out; later calls continue."""
+    refused: list[str] = field(default_factory=list)
+    """Keys and topics that a retry does not help, with the reason in the log."""
 
 
-def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """Register the objects of an event; returns which were registered, known and refused."""
-    lake = parse_lake(required("SULINA_LAKE"))
-    partitions = GluePartitions(
-        client("glue"), required("SULINA_GLUE_DATABASE"), required("SULINA_GLUE_TABLE"), lake
+def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
+    """Bring the tables up to date that an event concerns; returns the report.
+
+    Raises ``Unavailable`` if the catalog or S3 failed, ``Refused`` for other events.
+    """
+    tables = _tables(
+        required("SULINA_LAKE"),
+        optional("SULINA_CATALOG", "glue:"),
+        required("SULINA_DATABASE"),
     )
-    registered: list[str] = []
-    known = 0
-    refused: list[str] = []
-    for each in created(event):
+    report = CatalogReport()
+    may_go_on = in_time(context)
+    called = call_of(event, required("SULINA_LAKE"), report.refused)
+    if not isinstance(called, ScheduledCall):
+        _commit(tables, called, report, may_go_on)
+        return _shown(report)
+    before_us = RealClock().wall_us() - int(optional("SULINA_SNAPSHOT_DAYS", "7")) * _DAY_US
+    topics = _all_topics(tables, called.execution)
+    try:
+        _commit(tables, topics, report, may_go_on)
+    finally:
+        for topic in topics:
+            if may_go_on():
+                report.expired += _expire(tables, topic, before_us)
+    return _shown(report)
+
+
+@cache
+def _tables(lake: str, catalog: str, database: str) -> Tables:
+    place = LakePlace.parse(lake)
+    return Tables(Lake(place), open_catalog(catalog, place), database)
+
+
+def _all_topics(tables: Tables, execution: str) -> list[TopicName]:
+    """Those with objects, and those whose objects are all deleted but still in a table.
+
+    Each call begins with another one, so that calls whose time runs out get to all of them.
+    """
+    try:
+        found = set(tables.topics())
+    except NotFound:  # nothing was tiered yet
+        found = set()
+    found.update(TopicName.parse(each.topic) for each in tables.list() if each.objects)
+    topics = sorted(found)
+    start = crc32(execution.encode()) % max(len(topics), 1)
+    return topics[start:] + topics[:start]
+
+
+def _commit(
+    tables: Tables,
+    topics: Iterable[TopicName],
+    report: CatalogReport,
+    may_go_on: Callable[[], bool],
+) -> None:
+    """Raises ``Unavailable``, after all topics, with the first reason."""
+    failed: list[str] = []
+    for topic in topics:
+        if not may_go_on():
+            report.complete = False
+            break
         try:
-            name = check(each, lake)
-        except (NotFound, Refused) as error:
-            _log.warning("skipped an object: %s", error)
-            refused.append(each.key)
+            done = tables.backfill(topic, _OBJECTS, may_go_on)
+        except Unavailable as error:
+            failed.append(f"{topic}: {error}")
             continue
-        if partitions.add(PartitionName.of(name)):
-            _log.info("registered the partition of %s", each.key)
-            registered.append(each.key)
-        else:
-            known += 1
-    return {"registered": registered, "known": known, "refused": refused}
-
-
-def created(event: Mapping[str, Any]) -> list[CreatedObject]:
-    """The objects created, according to an S3 event. Raises ``Refused`` for other events.
-
-    S3 sends a test event without records when the notification is configured.
-    """
-    if event.get("Event") == "s3:TestEvent":
-        return []
-    try:
-        records = [each for each in event["Records"] if each["eventSource"] == "aws:s3"]
-        return [
-            CreatedObject(
-                str(each["s3"]["bucket"]["name"]), unquote_plus(str(each["s3"]["object"]["key"]))
+        except (CorruptEntry, Refused) as error:
+            _log.error("the table of %s is not up to date: %s", topic, error)
+            report.refused.append(str(topic))
+            continue
+        report.topics += 1
+        report.commits += done.commits
+        report.objects += done.objects
+        report.records += done.records
+        report.conflicts += done.conflicts
+        report.gaps += len(done.gaps)
+        report.complete &= done.complete
+        for gap in done.gaps:
+            _log.warning(
+                "%s lacks the offsets %d to %d of partition %d, and waits for their object",
+                *(topic, gap.first, gap.end - 1, gap.partition),
             )
-            for each in records
-            if str(each["eventName"]).startswith("ObjectCreated:")
-        ]
-    except (KeyError, TypeError):
-        raise Refused(
-            "the event is not an S3 notification: configure the bucket to call this function"
-        ) from None
+    if failed:
+        raise Unavailable(f"{len(failed)} tables are not up to date; {failed[0]}")
 
 
-def check(made: CreatedObject, lake: LakeLocation) -> ObjectName:
-    """Parse and check an object.
-
-    Raises ``Refused`` if it is not a ledger's object, ``NotFound`` if it no longer exists.
-    """
-    if made.bucket != lake.bucket:
-        raise Refused(f"{made.bucket} is not the lake's bucket, which is {lake.bucket}")
-    name = parse_key(lake.relative(made.key))
+def _expire(tables: Tables, topic: TopicName, before_us: int) -> int:
     try:
-        found = client("s3").get_object(Bucket=made.bucket, Key=made.key, Range=f"bytes=-{_TAIL}")
-    except ClientError as error:
-        if code_of(error) in ("NoSuchKey", "404"):
-            raise NotFound(f"{made.key} no longer exists") from None
-        if code_of(error) == "InvalidRange":  # the object is shorter than the range: empty
-            raise Refused(f"{made.key} is empty") from None
-        raise
-    tail = found["Body"].read()
-    if len(tail) < _TAIL or not tail.endswith(_MAGIC):
-        raise Refused(f"{made.key} is not Parquet: it ends with {tail!r}")
-    return name
+        return tables.expire(topic, before_us)
+    except NotFound:
+        return 0
+    except (Refused, Unavailable) as error:  # the next call does it
+        _log.warning("old snapshots of %s stay: %s", topic, error)
+        return 0
+
+
+def _shown(report: CatalogReport) -> dict[str, Any]:
+    result = {name: getattr(report, name) for name in CatalogReport.__slots__}
+    _log.info("%s", result)
+    return result

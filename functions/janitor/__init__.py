@@ -1,1 +1,1 @@
-"""Cleans up the lake: abandoned uploads, unreferenced objects, empty partitions."""
+"""Cleans up the lake: abandoned uploads and unreferenced objects."""

@@ -1,30 +1,26 @@
 """The function ``janitor``: cleans up the lake and reports what it found.
 
 It aborts abandoned uploads, deletes orphans (objects that no topic refers to) if it is configured
-to, removes Glue partitions without objects, and starts an audit, at most once per day, if it found
-orphans or foreign objects. It does not apply retention: brokers delete the objects of expired
-ledgers.
+to, and starts an audit, at most once per day, if it found orphans or foreign objects. It does not
+apply retention: brokers delete the objects of expired ledgers.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from functions.janitor.objects import LakeSurvey, abort_uploads, delete_orphans, survey
-from functions.janitor.settings import JanitorSettings, glue_table, settings_of
+from functions.janitor.settings import JanitorSettings, settings_of
 from functions.shared.aws import client
 from functions.shared.cluster import cluster
 from functions.shared.environment import optional, required
-from functions.shared.lake import LakeLocation
-from functions.shared.partitions import GluePartitions
+from functions.shared.remaining_time import in_time
 from sulina.runtime.real_clock import RealClock
 
-_RESERVE_MS: Final = 60_000
-"""With less time left, no further topic is examined."""
 _SHOWN: Final = 20
 _log = logging.getLogger(__name__)
 
@@ -36,12 +32,11 @@ def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
     s3 = client("s3")
     brokers = cluster()
     aborted = abort_uploads(s3, settings, now)
-    seen = survey(s3, brokers, settings, now, _in_time(context))
+    seen = survey(s3, brokers, settings, now, in_time(context))
     suspicious = too_many(seen, settings)
     deleted = 0
     if settings.delete and not suspicious:
         deleted = delete_orphans(s3, brokers, settings, seen.orphans)
-    removed = _remove_empty_partitions(s3, seen, settings.lake)
     audit = settings.audit or bool(seen.orphans or seen.foreign)
     report = {
         "objects": seen.objects,
@@ -52,7 +47,6 @@ def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
         "too_many_orphans": suspicious,
         "foreign": len(seen.foreign),
         "unknown": len(seen.unknown),
-        "partitions_removed": removed,
         "audit": _start_audit(settings) if audit else None,
     }
     examples = {
@@ -71,35 +65,6 @@ def too_many(seen: LakeSurvey, settings: JanitorSettings) -> bool:
     After a loss of metadata, or with another cluster's lake, every object looks like an orphan.
     """
     return len(seen.orphans) * 100 > settings.max_percent * max(seen.objects, 1)
-
-
-def _in_time(context: Any) -> Callable[[], bool]:
-    left = getattr(context, "get_remaining_time_in_millis", None)
-    return lambda: left is None or left() > _RESERVE_MS
-
-
-def _remove_empty_partitions(s3: Any, seen: LakeSurvey, lake: LakeLocation) -> int:
-    """Remove Glue partitions without objects; returns how many."""
-    table = glue_table()
-    if table is None or not seen.complete:
-        return 0
-    partitions = GluePartitions(client("glue"), *table, lake)
-    removed = 0
-    for each in [name for name in partitions.all() if name not in seen.partitions]:
-        if _empty(s3, lake, each.folder):
-            partitions.remove(each)
-            removed += 1
-            if not _empty(s3, lake, each.folder):
-                # An object arrived meanwhile, and the call of ``catalog`` for it may have seen the
-                # partition before it was removed.
-                partitions.add(each)
-                removed -= 1
-    return removed
-
-
-def _empty(s3: Any, lake: LakeLocation, folder: str) -> bool:
-    found = s3.list_objects_v2(Bucket=lake.bucket, Prefix=lake.prefix + folder, MaxKeys=1)
-    return not found.get("Contents")
 
 
 def _start_audit(settings: JanitorSettings) -> str | None:

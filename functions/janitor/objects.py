@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from functions.janitor.settings import JanitorSettings
 from functions.shared.cluster import ClusterClient
-from functions.shared.partitions import PartitionName
 from sulina.errors import NotFound, Refused, Unavailable
 from sulina.lake.layout import ObjectName, parse_key
 
@@ -28,6 +27,18 @@ _LIMIT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class TopicPartition:
+    """Whose objects are adjacent in a listing."""
+
+    namespace: str
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"/{self.namespace}/{self.topic}, partition {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerObject:
     """An object in the lake."""
 
@@ -37,8 +48,8 @@ class LedgerObject:
     modified: datetime
 
     @property
-    def partition(self) -> PartitionName:
-        return PartitionName.of(self.name)
+    def partition(self) -> TopicPartition:
+        return TopicPartition(self.name.namespace, self.name.topic, self.name.partition)
 
 
 @dataclass(slots=True)
@@ -50,7 +61,6 @@ class LakeSurvey:
     foreign: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Partitions whose ledgers the brokers did not report."""
-    partitions: set[PartitionName] = field(default_factory=set)
     complete: bool = True
     """Whether all objects were examined."""
 
@@ -67,7 +77,6 @@ def survey(
     old = now - ORPHAN_AGE
     listed = _objects(s3, settings, seen)
     for partition, group in groupby(listed, key=lambda found: found.partition):
-        seen.partitions.add(partition)
         present = list(group)
         seen.objects += len(present)
         aged = [found for found in present if found.modified < old]
@@ -75,7 +84,7 @@ def survey(
             try:
                 known = ledgers_of(cluster, partition)
             except Unavailable as error:
-                seen.unknown.append(f"{partition.folder}: {error}")
+                seen.unknown.append(f"{partition}: {error}")
                 continue
             seen.orphans += [found for found in aged if found.name.ledger not in known]
         if not in_time() or len(seen.orphans) > _LIMIT:
@@ -135,13 +144,13 @@ def abort_uploads(s3: Any, settings: JanitorSettings, now: datetime) -> int:
     return aborted
 
 
-def ledgers_of(cluster: ClusterClient, name: PartitionName) -> frozenset[int]:
+def ledgers_of(cluster: ClusterClient, name: TopicPartition) -> frozenset[int]:
     """The ledgers of a topic's partition, as brokers report them; none if it does not exist.
 
     Raises ``Unavailable`` if the brokers give no definite answer.
     """
-    topics = [f"{name.topic}-part-{name.partition}"]
-    if name.partition == "0":
+    topics = [f"{name.topic}-part-{name.number}"]
+    if name.number == 0:
         topics.append(name.topic)  # the topic may not be partitioned
     found: set[int] = set()
     for topic in topics:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from functions.shared.environment import flag, optional, required
+from functions.shared.environment import flag, required
 from functions.shared.lake import LakeLocation, parse_lake
 from sulina.errors import Refused
 
@@ -53,9 +53,3 @@ def settings_of(event: Mapping[str, Any], today: str) -> JanitorSettings:
         day=(event.get("scheduled") or today)[:10],
         max_percent=percent,
     )
-
-
-def glue_table() -> tuple[str, str] | None:
-    """The database and table whose empty partitions are removed, if the environment names one."""
-    database, name = optional("SULINA_GLUE_DATABASE"), optional("SULINA_GLUE_TABLE")
-    return (database, name) if database and name else None

@@ -14,7 +14,7 @@ from infra.cluster.load_balancer import LoadBalancer
 from infra.cluster.shared import SharedResources
 from infra.component import Component, Deployment
 from infra.functions.lambda_function import FunctionSpec, LambdaFunction
-from infra.lake.buckets import JOB_LOGS, JOBS, LEDGERS, TABLES, LakeBuckets
+from infra.lake.buckets import ICEBERG, JOB_LOGS, JOBS, LEDGERS, TABLES, LakeBuckets
 from infra.lake.catalog import Catalog
 from infra.lake.spark import SparkApplication
 from infra.network import ports
@@ -49,13 +49,18 @@ class Functions(Component):
             self._discovery(brokers, balancer),
             self._analytics(spark),
             self._catalog(catalog),
-            self._janitor(catalog),
+            self._janitor(),
             self._scaler(),
         ]
         self.by_name = {
             # New functions may use what only new brokers have, never the other way around.
             spec.name: LambdaFunction(
-                self, spec, shared.keys.operations.arn, self.failed_calls, brokers.service
+                self,
+                spec,
+                lake.work,
+                shared.keys.operations.arn,
+                self.failed_calls,
+                brokers.service,
             )
             for spec in specs
         }
@@ -136,25 +141,21 @@ class Functions(Component):
     def _catalog(self, catalog: Catalog) -> FunctionSpec:
         return FunctionSpec(
             name="catalog",
-            description="Checks a new object and registers its partition",
-            seconds=60,
-            memory=512,
+            description="Adds new objects to the tables of topics, and forgets old snapshots",
+            seconds=900,
+            memory=1024,
             environment={
                 "SULINA_LAKE": self._lake.url,
-                "SULINA_GLUE_DATABASE": catalog.database_name,
-                "SULINA_GLUE_TABLE": catalog.table_name,
+                "SULINA_DATABASE": catalog.database_name,
             },
             permissions=[
                 *self._lake.read("Ledgers", self._lake.lake, LEDGERS),
-                allow(
-                    "Partitions",
-                    ["glue:GetTable", "glue:GetPartition", "glue:CreatePartition"],
-                    catalog.arns(),
-                ),
+                *self._lake.write("Metadata", self._lake.lake, ICEBERG),
+                catalog.may_commit(),
             ],
         )
 
-    def _janitor(self, catalog: Catalog) -> FunctionSpec:
+    def _janitor(self) -> FunctionSpec:
         return FunctionSpec(
             name="janitor",
             description="Finds unreferenced objects, aborts old uploads, starts audits",
@@ -162,26 +163,12 @@ class Functions(Component):
             memory=512,
             environment={
                 "SULINA_LAKE": self._lake.url,
-                "SULINA_GLUE_DATABASE": catalog.database_name,
-                "SULINA_GLUE_TABLE": catalog.table_name,
                 "SULINA_DISCOVERY": self.named("discovery"),
                 "SULINA_ANALYTICS": self.named("analytics"),
                 "SULINA_DELETE_ORPHANS": "yes" if self.settings.delete_orphans else "no",
             },
             permissions=[
                 *self._lake.write("Ledgers", self._lake.lake, LEDGERS),
-                allow(
-                    "Partitions",
-                    [
-                        "glue:GetTable",
-                        "glue:GetPartition",
-                        "glue:GetPartitions",
-                        # Restores a deleted partition if a new object needs it.
-                        "glue:CreatePartition",
-                        "glue:DeletePartition",
-                    ],
-                    catalog.arns(),
-                ),
                 self._may_call("discovery", "analytics"),
             ],
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
-from infra.artifacts import function_archive
+from infra.artifacts import DIRECT_BYTES, digest_of_file, function_archive
 from infra.component import Component
+from infra.lake.bucket import Bucket
 from infra.security.iam import (
     Statement,
     allow,
@@ -49,11 +51,12 @@ class LambdaFunction(pulumi.ComponentResource):
         self,
         component: Component,
         spec: FunctionSpec,
+        work: Bucket,
         key: pulumi.Input[str],
         failed_calls: aws.sqs.Queue,
         after: pulumi.Resource,
     ) -> None:
-        """The function is created and updated after ``after``."""
+        """The function is created and updated after ``after``; large archives go to ``work``."""
         super().__init__("sulina:infra:Function", spec.name, None, component.within())
         self.name = component.named(spec.name)
         self.arn = component.region.arn("lambda", f"function:{self.name}")
@@ -77,7 +80,7 @@ class LambdaFunction(pulumi.ComponentResource):
             runtime=_RUNTIME,
             architectures=[component.settings.architecture],
             handler=f"functions.{spec.name}.handler.handler",
-            code=function_archive(component.settings.functions_folder, spec.name),
+            **self._code(component.settings.functions_folder, spec.name, work),
             role=self.role.arn,
             timeout=spec.seconds,
             memory_size=spec.memory,
@@ -97,6 +100,20 @@ class LambdaFunction(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"arn": self.function.arn})
+
+    def _code(self, folder: str, name: str, work: Bucket) -> dict[str, Any]:
+        """Lambda takes archives of up to 50 MB in a request, and larger ones from a bucket."""
+        path = function_archive(folder, name)
+        if path.stat().st_size <= DIRECT_BYTES:
+            return {"code": pulumi.FileArchive(str(path))}
+        stored = aws.s3.BucketObjectv2(
+            name,
+            bucket=work.bucket.id,
+            key=f"functions/{name}-{digest_of_file(path)}.zip",
+            source=pulumi.FileAsset(str(path)),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        return {"s3_bucket": stored.bucket, "s3_key": stored.key}
 
     def _network_permissions(self) -> list[Statement]:
         """Let Lambda create the function's network interface, but not the function's own code."""

@@ -1,6 +1,6 @@
-"""Schedules of Spark jobs, the janitor and the scaler.
+"""Schedules of Spark jobs, the catalog, the janitor and the scaler.
 
-EventBridge Scheduler calls three functions, with a role that can call nothing else. A failed call
+EventBridge Scheduler calls four functions, with a role that can call nothing else. A failed call
 is retried for a while, then goes to the queue of failed calls.
 """
 
@@ -15,6 +15,8 @@ from infra.functions.functions import Functions
 from infra.functions.lambda_function import LambdaFunction
 from infra.security.iam import allow, role, trust
 
+CATALOG = "rate(10 minutes)"
+"""New objects call the function themselves: this is for events that were lost, and retention."""
 JANITOR = "rate(1 hour)"
 SCALER = "rate(1 minute)"
 
@@ -29,7 +31,8 @@ class Schedules(Component):
             "schedules", name=settings.prefix, opts=self.within()
         )
         self._failed_calls = functions.failed_calls
-        called = [functions.by_name[name].arn for name in ("analytics", "janitor", "scaler")]
+        names = ("analytics", "catalog", "janitor", "scaler")
+        called = [functions.by_name[name].arn for name in names]
         self._role = role(
             self,
             "schedules",
@@ -46,6 +49,7 @@ class Schedules(Component):
         for job, when in settings.spark.schedules.items():
             if when != "none":
                 self._schedule(job, when, functions.by_name["analytics"], {"job": job})
+        self._schedule("catalog", CATALOG, functions.by_name["catalog"], {})
         self._schedule("janitor", JANITOR, functions.by_name["janitor"], {})
         self._schedule("scaler", SCALER, functions.by_name["scaler"], {})
         self.register_outputs({})

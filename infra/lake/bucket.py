@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pulumi
 import pulumi_aws as aws
 
 from infra.component import Component
-from infra.security.iam import deny, document
+from infra.security.iam import Statement, deny, document
 
 
 class Bucket(pulumi.ComponentResource):
@@ -21,7 +21,9 @@ class Bucket(pulumi.ComponentResource):
         key: pulumi.Input[str],
         rules: Sequence[aws.s3.BucketLifecycleConfigurationRuleArgsDict],
         versions: bool,
+        denied: Callable[[Bucket], Statement] | None = None,
     ) -> None:
+        """``denied`` is what the bucket refuses to everybody, besides connections without TLS."""
         super().__init__("sulina:infra:Bucket", name, None, component.within())
         region, settings = component.region, component.settings
         # Bucket names are global: account and region make this one unique.
@@ -94,7 +96,12 @@ class Bucket(pulumi.ComponentResource):
         aws.s3.BucketPolicy(
             name,
             bucket=self.bucket.id,
-            policy=document([{**tls, "Principal": "*"}]),
+            policy=document(
+                [
+                    {**statement, "Principal": "*"}
+                    for statement in (tls, *([denied(self)] if denied is not None else ()))
+                ]
+            ),
             opts=options,
         )
         self.register_outputs({"name": self.bucket.id})

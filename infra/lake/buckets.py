@@ -1,7 +1,9 @@
 """The lake: a bucket for closed ledgers as Parquet, and one for the files of jobs and queries.
 
-A ledger's object is written once, only if it is absent, and deleted by retention. Versioning is
-therefore only for restoring objects that were deleted by mistake.
+A ledger's object is written once, only if it is absent, and deleted by retention. The bucket itself
+refuses to let anybody else delete one, whatever their rights: tables name the same objects, and an
+engine that cleans up a table would delete them. Versioning is for restoring objects that were
+deleted by mistake.
 """
 
 from __future__ import annotations
@@ -11,12 +13,16 @@ import pulumi_aws as aws
 from infra.component import Component, Deployment
 from infra.config.settings import StackSettings
 from infra.lake.bucket import Bucket
-from infra.security.iam import Statement, allow
+from infra.security.iam import Statement, allow, deny
 from infra.security.keys import USE_KEY, Keys
 
 LEDGERS = "ledgers/"
+ICEBERG = "iceberg/"
+"""The metadata of topics as tables, written by the function ``catalog``."""
 TABLES = "tables/"
 """Compacted tables and statistics, written by Spark jobs."""
+_OWNERS = ("storage-task", "janitor")
+"""The roles that delete objects of ledgers: by retention, and orphans."""
 JOBS = "jobs/"
 JOB_LOGS = "job-logs/"
 RESULTS = "athena/"
@@ -30,7 +36,9 @@ class LakeBuckets(Component):
         settings = self.settings
         self.key = keys.data.arn
         keep = settings.lake.keep_deleted_days
-        self.lake = Bucket(self, "lake", self.key, _rules(settings), versions=keep > 0)
+        self.lake = Bucket(
+            self, "lake", self.key, _rules(settings), versions=keep > 0, denied=self._only_owners
+        )
         self.work = Bucket(
             self,
             "work",
@@ -41,16 +49,35 @@ class LakeBuckets(Component):
         self.url = f"s3://{self.lake.name}"
         self.register_outputs({"url": self.url})
 
+    def _only_owners(self, bucket: Bucket) -> Statement:
+        account = f"arn:{self.region.partition}:iam::{self.region.account}"
+        owners = [f"{account}:role/{self.named(each)}" for each in _OWNERS]
+        return deny(
+            "OnlyOwnersDelete",
+            ["s3:DeleteObject", "s3:DeleteObjectVersion"],
+            [bucket.objects(LEDGERS)],
+            {"ArnNotEquals": {"aws:PrincipalArn": owners}},
+        )
+
     def read(self, sid: str, bucket: Bucket, *prefixes: str) -> list[Statement]:
         """The permissions to read and list objects under prefixes."""
         return [
             allow(f"{sid}Read", ["s3:GetObject"], [bucket.objects(each) for each in prefixes]),
-            self._list(sid, bucket, prefixes),
+            allow(
+                f"{sid}List",
+                ["s3:ListBucket"],
+                [bucket.arn],
+                {"StringLike": {"s3:prefix": [f"{each}*" for each in prefixes]}},
+            ),
             self.use_key(sid),
         ]
 
     def write(self, sid: str, bucket: Bucket, *prefixes: str) -> list[Statement]:
-        """The permissions to read, list, write and delete objects under prefixes."""
+        """The permissions to read, list, write and delete objects under prefixes.
+
+        Who writes asks first whether an object exists. For one that does not, S3 answers 404 only
+        to those who may list the whole bucket, and 403 to others.
+        """
         return [
             allow(
                 f"{sid}Write",
@@ -63,8 +90,7 @@ class LakeBuckets(Component):
                 ],
                 [bucket.objects(each) for each in prefixes],
             ),
-            self._list(sid, bucket, prefixes),
-            allow(f"{sid}Uploads", ["s3:ListBucketMultipartUploads"], [bucket.arn]),
+            allow(f"{sid}List", ["s3:ListBucket", "s3:ListBucketMultipartUploads"], [bucket.arn]),
             self.use_key(sid),
         ]
 
@@ -72,10 +98,6 @@ class LakeBuckets(Component):
         """The permission to use the buckets' key, through S3 only."""
         through = {"StringEquals": {"kms:ViaService": f"s3.{self.region.name}.amazonaws.com"}}
         return allow(f"{sid}Key", list(USE_KEY), [self.key], through)
-
-    def _list(self, sid: str, bucket: Bucket, prefixes: tuple[str, ...]) -> Statement:
-        only = {"StringLike": {"s3:prefix": [f"{each}*" for each in prefixes]}}
-        return allow(f"{sid}List", ["s3:ListBucket"], [bucket.arn], only)
 
 
 def _rules(settings: StackSettings) -> list[aws.s3.BucketLifecycleConfigurationRuleArgsDict]:

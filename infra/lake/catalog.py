@@ -1,8 +1,7 @@
-"""The catalog: a Glue table over the ledgers, for SQL queries with Athena and other engines.
+"""The catalog: a Glue database with one Iceberg table per topic, and who may read it.
 
-The function ``catalog`` registers a partition when its first object arrives. Partition projection
-is not an option: topic names cannot be enumerated, and with injected values every query would have
-to name one namespace and one topic.
+The function ``catalog`` creates the tables and commits to them; nobody else can. Analysts get a
+policy to attach to their users and roles: it allows queries and nothing that changes a table.
 """
 
 from __future__ import annotations
@@ -12,71 +11,26 @@ from typing import Final
 import pulumi_aws as aws
 
 from infra.component import Component, Deployment
-from infra.lake.buckets import LEDGERS, RESULTS, LakeBuckets
+from infra.lake.buckets import ICEBERG, LEDGERS, RESULTS, TABLES, LakeBuckets
+from infra.security.iam import Statement, allow, document
 
-COLUMNS: Final = (
-    ("offset", "bigint", "The record's position in its topic partition"),
-    ("publish_time", "timestamp", "When it was published, UTC"),
-    ("producer", "string", "The producer's name"),
-    ("sequence", "bigint", "The producer's sequence number of the record"),
-    ("key", "binary", "The record's key, if it has one"),
-    ("payload", "binary", "The message"),
-    ("attributes", "map<string,string>", "The message's attributes"),
-    ("schema_id", "bigint", "The message's schema; 0 means none"),
-    ("schema_version", "int", "The version of that schema"),
-    ("delivery_time", "timestamp", "The earliest delivery time, if one was set"),
-    ("frame", "binary", "What a replay needs to rebuild the original frame"),
-)
-PARTITIONS: Final = (
-    ("namespace", "string", "The topic's namespace"),
-    ("topic", "string", "The topic's name without its namespace"),
-    ("partition", "int", "The topic's partition; 0 if it is not partitioned"),
-)
 _GIB: Final = 1 << 30
+_READ: Final = ("glue:GetDatabase", "glue:GetTable", "glue:GetTables")
+_COMMIT: Final = ("glue:CreateTable", "glue:UpdateTable")
 
 
 class Catalog(Component):
-    """The Glue database, its table, and an Athena workgroup."""
+    """The Glue database, an Athena workgroup, and the policy of analysts."""
 
     def __init__(self, lake: LakeBuckets, parent: Deployment) -> None:
         super().__init__("Catalog", parent)
         settings = self.settings
         self.database_name = settings.prefix.replace("-", "_")
-        self.table_name = "ledgers"
         self.database = aws.glue.CatalogDatabase(
             "database",
             name=self.database_name,
             description="Sulina's topics",
             opts=self.within(),
-        )
-        self.table = aws.glue.CatalogTable(
-            "ledgers",
-            name=self.table_name,
-            database_name=self.database.name,
-            description="Closed ledgers, one row per record",
-            table_type="EXTERNAL_TABLE",
-            parameters={"EXTERNAL": "TRUE", "classification": "parquet"},
-            partition_keys=[
-                {"name": name, "type": type_, "comment": text} for name, type_, text in PARTITIONS
-            ],
-            # Queries filter by topic: without an index Athena would fetch every partition.
-            partition_indices=[{"index_name": "topics", "keys": ["namespace", "topic"]}],
-            storage_descriptor={
-                "location": f"s3://{lake.lake.name}/{LEDGERS}",
-                "input_format": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
-                "output_format": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
-                "columns": [
-                    {"name": name, "type": type_, "comment": text} for name, type_, text in COLUMNS
-                ],
-                "ser_de_info": {
-                    "name": "parquet",
-                    "serialization_library": (
-                        "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
-                    ),
-                },
-            },
-            # Its name can be used once.
-            opts=self.within(delete_before_replace=True),
         )
         self.workgroup = aws.athena.Workgroup(
             "queries",
@@ -85,7 +39,7 @@ class Catalog(Component):
             configuration={
                 "enforce_workgroup_configuration": True,
                 "publish_cloudwatch_metrics_enabled": True,
-                # A query without a topic filter is stopped at about one dollar.
+                # A query without a condition is stopped at about one dollar.
                 "bytes_scanned_cutoff_per_query": 200 * _GIB,
                 "result_configuration": {
                     "output_location": f"s3://{lake.work.name}/{RESULTS}",
@@ -98,13 +52,44 @@ class Catalog(Component):
             force_destroy=not settings.protect,
             opts=self.within(),
         )
+        self.analysts = aws.iam.Policy(
+            "analysts",
+            name=self.named("analysts"),
+            description="Queries Sulina's topics; changes nothing",
+            policy=document(self._analysts(lake)),
+            opts=self.within(),
+        )
         self.register_outputs({"database": self.database_name})
 
-    def arns(self) -> list[str]:
-        """The resources that Glue checks when partitions are read or created."""
-        table = f"{self.database_name}/{self.table_name}"
+    def may_read(self) -> Statement:
+        """The permission to find tables; their files are in the lake."""
+        return allow("Tables", _READ, self._arns())
+
+    def may_commit(self) -> Statement:
+        """The permission to create and change tables, but not to delete one."""
+        return allow("Tables", [*_READ, *_COMMIT], self._arns())
+
+    def _analysts(self, lake: LakeBuckets) -> list[Statement]:
+        return [
+            self.may_read(),
+            allow(
+                "Queries",
+                [
+                    *("athena:GetQueryExecution", "athena:GetQueryResults"),
+                    *("athena:GetQueryResultsStream", "athena:GetWorkGroup"),
+                    *("athena:StartQueryExecution", "athena:StopQueryExecution"),
+                ],
+                [self.region.arn("athena", f"workgroup/{self.settings.prefix}")],
+            ),
+            *lake.read("Lake", lake.lake, LEDGERS, ICEBERG, TABLES),
+            *lake.write("Results", lake.work, RESULTS),
+            allow("Location", ["s3:GetBucketLocation"], [lake.lake.arn, lake.work.arn]),
+        ]
+
+    def _arns(self) -> list[str]:
+        """The resources that Glue checks."""
         return [
             self.region.arn("glue", "catalog"),
             self.region.arn("glue", f"database/{self.database_name}"),
-            self.region.arn("glue", f"table/{table}"),
+            self.region.arn("glue", f"table/{self.database_name}/*"),
         ]

@@ -1,7 +1,8 @@
 """A Spark application on EMR Serverless, its job files, and the role of its jobs.
 
-It costs nothing while no job runs. Jobs read ledgers and write tables; they cannot change or delete
-a ledger. They run inside the VPC, so that a replay can publish to the brokers.
+It costs nothing while no job runs. Jobs read topics, as ledgers and as tables, and write tables of
+their own; they cannot change or delete a ledger, nor a topic's table. They run inside the VPC, so
+that a replay can publish to the brokers.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import pulumi_aws as aws
 
 from infra.artifacts import job_files
 from infra.component import Component, Deployment
-from infra.lake.buckets import JOB_LOGS, JOBS, LEDGERS, TABLES, LakeBuckets
+from infra.lake.buckets import ICEBERG, JOB_LOGS, JOBS, LEDGERS, TABLES, LakeBuckets
 from infra.lake.catalog import Catalog
 from infra.network.firewall import Firewall
 from infra.network.vpc import VpcNetwork
-from infra.security.iam import allow, role, trust
+from infra.security.iam import role, trust
 
 
 class SparkApplication(Component):
@@ -66,15 +67,11 @@ class SparkApplication(Component):
                 region.arn("emr-serverless", "/applications/*"),
             ),
             [
-                *lake.read("Ledgers", lake.lake, LEDGERS),
-                *lake.write("Tables", lake.lake, TABLES),
+                *lake.read("Topics", lake.lake, LEDGERS, ICEBERG),
+                *lake.write("Results", lake.lake, TABLES),
                 *lake.read("Jobs", lake.work, JOBS),
                 *lake.write("JobLogs", lake.work, JOB_LOGS),
-                allow(
-                    "Catalog",
-                    ["glue:GetDatabase", "glue:GetTable", "glue:GetPartitions"],
-                    catalog.arns(),
-                ),
+                catalog.may_read(),
             ],
         )
         self.register_outputs({"application": self.application.id})

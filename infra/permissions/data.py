@@ -54,6 +54,14 @@ DATA: Final[Needs] = {
     "aws:iam/rolePolicy:RolePolicy": (
         named("iam", "DeleteRolePolicy GetRolePolicy PutRolePolicy", "role/{prefix}-*"),
     ),
+    "aws:iam/policy:Policy": (
+        named(
+            "iam",
+            "CreatePolicy CreatePolicyVersion DeletePolicy DeletePolicyVersion GetPolicy "
+            "GetPolicyVersion ListPolicyVersions TagPolicy UntagPolicy",
+            "policy/{prefix}-*",
+        ),
+    ),
     "aws:s3/bucket:Bucket": (
         *_bucket(
             "CreateBucket DeleteBucket GetAccelerateConfiguration GetBucketAcl GetBucketCORS "
@@ -98,14 +106,6 @@ DATA: Final[Needs] = {
         # Deleting a database deletes all that it contains.
         named("glue", "DeleteDatabase", *_GLUE, "userDefinedFunction/{underscored}*"),
         named("glue", "GetTags TagResource UntagResource", _GLUE[1]),
-    ),
-    "aws:glue/catalogTable:CatalogTable": (
-        named(
-            "glue",
-            "CreatePartitionIndex CreateTable DeletePartitionIndex DeleteTable GetPartitionIndexes "
-            "GetTable UpdateTable",
-            *_GLUE,
-        ),
     ),
     "aws:athena/workgroup:Workgroup": (
         named(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from localstack.deployment.account import EmulatedAccount, Made, makes
 from localstack.deployment.inputs import ResourceInputs, pascal
 
@@ -17,22 +15,6 @@ def database(account: EmulatedAccount, given: ResourceInputs) -> Made:
     request = given.pascal()
     account.client("glue").create_database(DatabaseInput=request, Tags=tags)
     return request["Name"], {"name": request["Name"]}
-
-
-@makes("glue/catalogTable:CatalogTable")
-def table(account: EmulatedAccount, given: ResourceInputs) -> Made:
-    indices = [
-        {"IndexName": each["indexName"], "Keys": each["keys"]}
-        for each in given.take("partitionIndices")
-    ]
-    where = given.take("databaseName")
-    wanted: dict[str, Any] = given.pascal()
-    described = wanted["StorageDescriptor"]
-    described["SerdeInfo"] = described.pop("SerDeInfo")
-    account.client("glue").create_table(
-        DatabaseName=where, TableInput=wanted, PartitionIndexes=indices
-    )
-    return f"{where}:{wanted['Name']}", {"name": wanted["Name"]}
 
 
 @makes("athena/workgroup:Workgroup")

@@ -28,6 +28,17 @@ def role_policy(account: EmulatedAccount, given: ResourceInputs) -> Made:
     return f"{role}:{name}", {}
 
 
+@makes("iam/policy:Policy")
+def policy(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    made = account.client("iam").create_policy(
+        PolicyName=given.take("name"),
+        PolicyDocument=given.take("policy"),
+        Description=given.take("description"),
+        Tags=given.tags(),
+    )["Policy"]
+    return made["Arn"], {"arn": made["Arn"], "name": made["PolicyName"]}
+
+
 @makes("iam/instanceProfile:InstanceProfile")
 def profile(account: EmulatedAccount, given: ResourceInputs) -> Made:
     iam, name = account.client("iam"), given.take("name")

@@ -7,6 +7,7 @@ there already is not planned again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -60,14 +61,20 @@ class Committed:
     removed_before: dict[int, int]
     conflicts: int
     gaps: tuple[Gap, ...]
+    complete: bool = True
+    """False if the time ran out before all objects were added."""
 
 
 def bring_up_to_date(
-    table: TopicTable, objects: TopicObjects, most: int = OBJECTS_PER_COMMIT
+    table: TopicTable,
+    objects: TopicObjects,
+    most: int = OBJECTS_PER_COMMIT,
+    in_time: Callable[[], bool] = lambda: True,
 ) -> Committed:
     """Commit what is missing, and remove what retention deleted. Blocks.
 
-    Objects that appear meanwhile are left to the next call. Raises ``Unavailable`` if other
+    Objects that appear meanwhile are left to the next call, and so is the rest when ``in_time``
+    returns False before a commit of at most ``most`` objects. Raises ``Unavailable`` if other
     committers win again and again.
     """
     listed = objects.list()
@@ -75,8 +82,9 @@ def bring_up_to_date(
     removed: dict[int, int] = {}
     while True:
         planned = plan(table.extents(), listed, objects.summary, most)
-        if planned.is_empty:
-            return Committed(commits, added, records, removed, conflicts, planned.gaps)
+        if planned.is_empty or not in_time():
+            gaps, complete = planned.gaps, planned.is_empty
+            return Committed(commits, added, records, removed, conflicts, gaps, complete)
         try:
             table.commit(planned)
         except (Conflict, UnknownOutcome) as error:

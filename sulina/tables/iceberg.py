@@ -20,6 +20,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -151,7 +152,7 @@ def find_table(catalog: Catalog, database: str, topic: TopicName) -> Table:
             found = catalog.load_table((database, table_name(topic)))
         except NoSuchTableError:
             raise NotFound(
-                f"{topic} has no table in {database}: `sulina table sync {topic}` creates it"
+                f"{topic} has no table in {database}: `sulina table backfill {topic}` creates it"
             ) from None
     return _checked(found, topic)
 
@@ -164,8 +165,11 @@ def make_table(catalog: Catalog, database: str, topic: TopicName, location: str)
         pass
     name = table_name(topic)
     with catalog_errors("changed"):
-        with suppress(NamespaceAlreadyExistsError):
-            catalog.create_namespace(database)
+        try:
+            catalog.load_namespace_properties(database)
+        except NoSuchNamespaceError:  # who may not create one does not try
+            with suppress(NamespaceAlreadyExistsError):
+                catalog.create_namespace(database)
         try:
             made = catalog.register_table(
                 (database, name), _first_metadata(catalog, topic, location)

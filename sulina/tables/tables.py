@@ -6,18 +6,20 @@ All calls block on the catalog and the store, and raise ``NotFound``, ``Refused`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
 from sulina.errors import NotFound
 from sulina.names import TopicName
-from sulina.tables.committing import Committed, bring_up_to_date
+from sulina.tables.committing import OBJECTS_PER_COMMIT, Committed, bring_up_to_date
 from sulina.tables.iceberg import (
     TOPIC,
     IcebergTable,
@@ -30,8 +32,10 @@ from sulina.tables.objects import Lake, LakeTopic
 from sulina.tables.planning import Extent
 
 DATABASE: Final = "sulina"
-FOLDER: Final = "tables"
-"""Where the metadata of tables is stored, next to the ledgers."""
+FOLDER: Final = "iceberg"
+"""Where the metadata of tables is stored, next to the ledgers; jobs write theirs to ``tables``."""
+SNAPSHOTS_KEPT: Final = 1000
+"""Every commit writes the list of all snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +81,17 @@ class Tables:
         """One of them."""
         return _state(find_table(self._catalog, self._database, topic))
 
-    def backfill(self, topic: TopicName) -> Committed:
+    def backfill(
+        self,
+        topic: TopicName,
+        most: int = OBJECTS_PER_COMMIT,
+        in_time: Callable[[], bool] = lambda: True,
+    ) -> Committed:
         """Bring a topic's table up to date with its objects; create it if there is none.
 
-        May be repeated, and run in several processes at once. Raises ``NotFound`` for a topic that
-        has neither objects nor a table.
+        May be repeated, and run in several processes at once. Commits at most ``most`` objects at a
+        time, and no more when ``in_time`` returns False. Raises ``NotFound`` for a topic that has
+        neither objects nor a table.
         """
         objects = LakeTopic(self._lake, topic)
         try:
@@ -91,7 +101,8 @@ class Tables:
                 raise  # else an empty table would be made
             location = f"{self._lake.place.url}/{FOLDER}"
             table = make_table(self._catalog, self._database, topic, location)
-        return bring_up_to_date(IcebergTable(table, self._lake.url, objects.footer), objects)
+        iceberg = IcebergTable(table, self._lake.url, objects.footer)
+        return bring_up_to_date(iceberg, objects, most, in_time)
 
     def rebuild(self, topic: TopicName) -> Committed:
         """Forget a topic's table and its history, and make it anew from the objects.
@@ -107,17 +118,32 @@ class Tables:
         return self.backfill(topic)
 
     def expire(self, topic: TopicName, before_us: int) -> int:
-        """Forget snapshots committed before a time, except the newest; returns how many.
+        """Forget snapshots committed before a time, and all but the newest ``SNAPSHOTS_KEPT``.
 
-        Queries as of those times are no longer possible. No object is deleted.
+        Returns how many. The table's current snapshot stays. Queries as of those times are no
+        longer possible. No object is deleted. Raises ``Unavailable`` if somebody else commits
+        meanwhile.
         """
         table = find_table(self._catalog, self._database, topic)
-        count = len(table.snapshots())
-        time = datetime.fromtimestamp(before_us / 1e6, UTC)
+        current = table.metadata.current_snapshot_id
+        kept = {ref.snapshot_id for ref in table.refs().values()}
+        newest_first = sorted(table.snapshots(), key=lambda each: -each.timestamp_ms)
+        forgotten = [
+            each.snapshot_id
+            for newer, each in enumerate(newest_first)
+            if newer >= SNAPSHOTS_KEPT or each.timestamp_ms * 1000 < before_us
+            if each.snapshot_id not in kept
+        ]
+        if not forgotten:
+            return 0
+        # Otherwise a rollback meanwhile could make one of them the current snapshot.
+        same = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": current})
         with catalog_errors("changed"):
-            table.maintenance.expire_snapshots().older_than(time).commit()
-            table.refresh()
-        return count - len(table.snapshots())
+            transaction = table.transaction()
+            update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": forgotten})
+            transaction._apply((update,), (same,))
+            transaction.commit_transaction()
+        return len(forgotten)
 
 
 def _state(table: Table) -> TableState:

@@ -40,11 +40,6 @@ DIFFERENCES: Final[dict[str, tuple[Difference, ...]]] = {
             "moto forgets tags that are part of the creation of a bucket",
         ),
         Difference(
-            "glue/catalogTable:CatalogTable",
-            frozenset({"partitionIndices", "partitionKeys", "storageDescriptor"}),
-            "moto returns no indexes of partitions, and empty parameters",
-        ),
-        Difference(
             "emrserverless/application:Application",
             frozenset({"architecture"}),
             "moto does not return the architecture of an application",

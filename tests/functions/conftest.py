@@ -12,12 +12,13 @@ import pytest
 from functions.shared import aws as function_clients
 from localstack.emulators.server import EmulatorServer
 from tests.functions.lambdas import Lambdas
+from tests.spark.lake_folder import LakeFolder
 from tests.support.emulators import moto as moto
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionAccount:
-    """An AWS account that the functions use: a bucket and a table of the test's own."""
+    """An AWS account that the functions use: a bucket and a database of the test's own."""
 
     bucket: str
     database: str
@@ -33,9 +34,13 @@ class FunctionAccount:
         found = self.client("s3").list_objects_v2(Bucket=self.bucket)
         return [each["Key"] for each in found.get("Contents", ())]
 
-    def partitions(self) -> list[list[str]]:
-        found = self.client("glue").get_partitions(DatabaseName=self.database, TableName="ledgers")
-        return sorted(each["Values"] for each in found["Partitions"])
+    def put_lake(self, lake: LakeFolder, prefix: str = "") -> list[str]:
+        """All objects of a folder; returns their keys."""
+        keys = []
+        for path in lake.objects():
+            keys.append(prefix + path.relative_to(lake.root).as_posix())
+            self.put(keys[-1], path.read_bytes())
+        return keys
 
 
 @pytest.fixture(scope="session")
@@ -56,27 +61,15 @@ def lambdas(lambda_server: Lambdas) -> Lambdas:
 def account(
     moto: EmulatorServer, lambdas: Lambdas, monkeypatch: pytest.MonkeyPatch
 ) -> FunctionAccount:
-    """The environment points to an emulated AWS, with a lake and its table."""
+    """The environment points to an emulated AWS, with a lake and its database."""
     for name, value in moto.variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", lambdas.url)
     name = f"lake-{uuid4().hex[:12]}"
     made = FunctionAccount(name, name.replace("-", "_"))
     made.client("s3").create_bucket(Bucket=name)
-    glue = made.client("glue")
-    glue.create_database(DatabaseInput={"Name": made.database})
-    keys = [{"Name": key, "Type": "string"} for key in ("namespace", "topic", "partition")]
-    columns = [{"Name": "payload", "Type": "binary"}]
-    glue.create_table(
-        DatabaseName=made.database,
-        TableInput={
-            "Name": "ledgers",
-            "PartitionKeys": keys,
-            "StorageDescriptor": {"Columns": columns, "Location": f"s3://{name}/ledgers/"},
-        },
-    )
+    made.client("glue").create_database(DatabaseInput={"Name": made.database})
     monkeypatch.setenv("SULINA_LAKE", f"s3://{name}?region=us-east-1")
-    monkeypatch.setenv("SULINA_GLUE_DATABASE", made.database)
-    monkeypatch.setenv("SULINA_GLUE_TABLE", "ledgers")
+    monkeypatch.setenv("SULINA_DATABASE", made.database)
     monkeypatch.setenv("SULINA_CLUSTER", name)
     return made

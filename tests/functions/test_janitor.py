@@ -28,7 +28,6 @@ NOTHING = {
     "too_many_orphans": False,
     "foreign": 0,
     "unknown": 0,
-    "partitions_removed": 0,
     "audit": None,
 }
 
@@ -174,22 +173,6 @@ def test_an_upload_that_nobody_ends_is_ended(
     assert [each["Key"] for each in left] == ["tables/other"]
 
 
-def test_partitions_without_objects_are_forgotten(
-    account: FunctionAccount, topics: ReportedTopics
-) -> None:
-    topics.ledgers = {"/default/orders": [1]}
-    account.put(key("/default/orders", 1))
-    glue = account.client("glue")
-    for values in (["default", "orders", "0"], ["default", "gone", "12"]):
-        glue.create_partition(
-            DatabaseName=account.database,
-            TableName="ledgers",
-            PartitionInput={"Values": values, "StorageDescriptor": {"Columns": []}},
-        )
-    assert tidy()["partitions_removed"] == 1
-    assert account.partitions() == [["default", "orders", "0"]]
-
-
 def test_something_strange_asks_for_an_audit_once_a_day(
     account: FunctionAccount,
     topics: ReportedTopics,
@@ -220,7 +203,7 @@ class LateContext:
         return 59_000
 
 
-def test_a_call_that_runs_out_of_time_says_so_and_forgets_no_partition(
+def test_a_call_that_runs_out_of_time_says_so(
     account: FunctionAccount, topics: ReportedTopics
 ) -> None:
     account.put(key("/default/a", 1))

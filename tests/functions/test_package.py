@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
-from functions.package import FUNCTIONS, archive, install
+from functions.package import FUNCTIONS, archive, contents, install, lock_of
 from tests.support.fixtures import made_once
 
 _HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -20,6 +22,7 @@ _HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 pytestmark = pytest.mark.timeout(600)  # pip fetches what it has not kept
 
+ROOT = Path(__file__).parents[2]
 NAME = "analytics"
 """The one that needs most."""
 
@@ -34,6 +37,35 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def packed_function(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return archive(tmp_path_factory.mktemp("functions"), NAME, installed)
+
+
+def link(name: Path, to: Path) -> None:
+    """Not symbolic: libraries look for others next to where they really are."""
+    name.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        name.hardlink_to(to)
+    except OSError:  # on another disk
+        shutil.copyfile(to, name)
+
+
+def test_what_catalog_loads_is_among_what_is_packed_of_its_packages(tmp_path: Path) -> None:
+    """Without pip, which would fetch 100 MB: the packages of this environment are the same."""
+    lock = (ROOT / f"requirements/{lock_of('catalog')}.lock").read_text()
+    for name in set(re.findall(r"^([\w-]+)==", lock, re.MULTILINE)):
+        for file in distribution(name).files or ():
+            if ".." not in file.parts:
+                link(tmp_path / "packages" / file, Path(str(file.locate())))
+    for packed, path in contents("catalog", tmp_path).items():
+        link(tmp_path / "unpacked" / packed, path)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'unpacked')!r})\n"
+        "import functions.catalog.handler, pyiceberg.catalog.glue, pyiceberg.io.pyarrow\n"
+        "from pyarrow.fs import S3FileSystem\n"
+        "print(S3FileSystem.__name__)"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "S3FileSystem", done.stderr
 
 
 def test_every_folder_with_a_handler_is_packed() -> None:

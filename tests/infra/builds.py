@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import boto3
 
-from infra.artifacts import FUNCTIONS
+from infra.artifacts import DIRECT_BYTES, FUNCTIONS
 
 
 def write_built(folder: Path) -> dict[str, str]:
@@ -26,6 +28,14 @@ def write_built(folder: Path) -> dict[str, str]:
         "imageTag": "1.2.3",
         "checks": "false",  # they would call the real AWS; test_preflight.py tests them
     }
+
+
+def with_large_archive(folder: Path, settings: dict[str, str]) -> dict[str, str]:
+    """The settings with an archive of ``catalog`` as large as the real one, without content."""
+    large = folder / "large"
+    shutil.copytree(settings["functionsFolder"], large, ignore=shutil.ignore_patterns("large"))
+    os.truncate(large / "catalog.zip", DIRECT_BYTES + 1)
+    return {**settings, "functionsFolder": str(large)}
 
 
 def aws_client(service: str, url: str, region: str = "eu-central-1") -> Any:

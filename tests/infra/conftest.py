@@ -14,7 +14,7 @@ import trustme
 
 from localstack.deployment.stack_files import ROOT
 from localstack.emulators.moto import running_moto
-from tests.infra.builds import aws_client, public_zone, write_built
+from tests.infra.builds import aws_client, public_zone, with_large_archive, write_built
 from tests.infra.graph import Graph
 from tests.support.fixtures import made_once
 
@@ -103,7 +103,7 @@ def _make(folder: Path) -> None:
         plans = [
             _plan("dev", "dev", developed),
             _plan("prod", "prod", named),
-            _plan("deployed", "prod", named, running=RUNNING),
+            _plan("deployed", "prod", with_large_archive(folder, named), running=RUNNING),
             _plan("longest", LONGEST, named, file="prod"),
             _plan("public", "prod", public),
             _plan("mutual", "prod", mutual),

@@ -19,7 +19,7 @@ def look(account: EmulatedAccount) -> dict[str, Any]:
         "schedules": _schedules(account),
         "functions": _functions(account),
         "roles": _roles(account),
-        "table": account.client("glue").get_table(DatabaseName="sulina_prod", Name="ledgers"),
+        "database": account.client("glue").get_database(Name="sulina_prod"),
         "applications": account.client("emr-serverless").list_applications()["applications"],
         "withoutTls": _without_tls(account),
     }

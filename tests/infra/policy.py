@@ -90,6 +90,10 @@ def _holds(operator: str, values: Mapping[str, tuple[str, ...]], facts: Facts) -
             if (fact is None) != (wanted == ("true",)):
                 return False
             continue
+        if operator == "ArnNotEquals":
+            if fact in wanted:
+                return False
+            continue  # without the key it holds
         if fact is None:
             return False
         if operator in ("StringEquals", "ArnEquals", "Bool"):

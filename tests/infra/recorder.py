@@ -32,6 +32,7 @@ def _arn(service: str, resource: str) -> str:
 
 _ARNS: dict[str, Callable[[str, Inputs], str]] = {
     "aws:iam/role:Role": lambda name, given: f"arn:aws:iam::{ACCOUNT}:role/{given['name']}",
+    "aws:iam/policy:Policy": lambda name, given: f"arn:aws:iam::{ACCOUNT}:policy/{given['name']}",
     "aws:ecs/cluster:Cluster": lambda name, given: _arn("ecs", f"cluster/{given['name']}"),
     "aws:ecr/repository:Repository": lambda name, given: _arn("ecr", f"repository/{given['name']}"),
     "aws:kms/key:Key": lambda name, given: _arn("kms", f"key/{name}"),

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from broker_containers.commands.broker_run import broker_run
 from broker_containers.container import command_line
-from infra.lake.catalog import COLUMNS, PARTITIONS
+from infra.lake.buckets import ICEBERG, LEDGERS
 from localstack.deployment.stack_files import ROOT
 from storage_grpc.service.settings import load
 from sulina.cli.settings import CliSettings
 from sulina.lake.layout import object_key
-from sulina.lake.schema import OBJECT_SCHEMA
 from sulina.metadata.etcd import EtcdSettings
 from sulina.names import TopicName
 from sulina.runtime.tls_files import TlsFiles
+from sulina.tables.tables import FOLDER
 from tests.infra.graph import Graph
 
 MEMBER_TLS = TlsFiles(
     *(Path(f"/run/sulina/{name}.pem") for name in ("authorities", "certificate", "key"))
 )
-_TYPES = {
-    "int64": "bigint",
-    "int32": "int",
-    "string": "string",
-    "binary": "binary",
-    "timestamp[us, tz=UTC]": "timestamp",
-    "map<string, string>": "map<string,string>",
-}
 
 
 def test_a_storage_node_understands_its_environment(prod: Graph) -> None:
@@ -94,15 +85,6 @@ def test_images_run_as_the_user_that_volumes_belong_to(prod: Graph) -> None:
     assert f"chown {owner}:{owner} /var/lib/sulina/data" in script
 
 
-def test_the_table_has_the_columns_of_the_objects() -> None:
-    assert [(name, kind) for name, kind, _ in COLUMNS] == [
-        (field.name, _TYPES[str(field.type)]) for field in OBJECT_SCHEMA
-    ]
-
-
-def test_objects_lie_in_the_partitions_of_the_table() -> None:
-    key = object_key(TopicName.parse("/default/orders-part-3"), 5, 7)
-    found = re.findall(r"(\w+)=", key)
-    assert found == [name for name, _, _ in PARTITIONS]
-    assert key.startswith("ledgers/")
-    assert key.endswith(".parquet")
+def test_objects_and_the_metadata_of_tables_are_where_roles_may_use_them() -> None:
+    assert object_key(TopicName.parse("/default/orders"), 5, 7).startswith(LEDGERS)
+    assert f"{FOLDER}/" == ICEBERG

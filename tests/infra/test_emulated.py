@@ -59,6 +59,7 @@ def test_each_schedule_calls_its_function_with_a_role_that_may(emulated: Graph) 
         "statistics": "analytics",
         "audit": "analytics",
         "compaction": "analytics",
+        "catalog": "catalog",
         "janitor": "janitor",
         "scaler": "scaler",
     }
@@ -103,12 +104,8 @@ def test_the_lake_refuses_who_comes_without_tls(emulated: Graph) -> None:
     assert emulated.seen["withoutTls"] == "403"
 
 
-def test_athena_finds_a_parquet_table_by_topic(emulated: Graph) -> None:
-    table = emulated.seen["table"]["Table"]
-    assert [key["Name"] for key in table["PartitionKeys"]] == ["namespace", "topic", "partition"]
-    bucket = emulated.one("s3/bucket:Bucket", "lake").id
-    assert table["StorageDescriptor"]["Location"] == f"s3://{bucket}/ledgers/"
-    assert "parquet" in table["StorageDescriptor"]["InputFormat"]
+def test_the_database_of_the_topics_tables_is_there(emulated: Graph) -> None:
+    assert emulated.seen["database"]["Database"]["Name"] == "sulina_prod"
 
 
 def test_wrong_arguments_fail() -> None:

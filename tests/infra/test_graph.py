@@ -79,7 +79,6 @@ def test_names_of_resources_begin_with_the_stack(prod: Graph) -> None:
         "aws:route53/record:Record",
         "aws:servicediscovery/privateDnsNamespace:PrivateDnsNamespace",
         "aws:servicediscovery/service:Service",
-        "aws:glue/catalogTable:CatalogTable",  # within a database that has the name
     }
     for made in named:
         if made.kind not in others:
@@ -121,10 +120,6 @@ def test_secrets_can_be_recovered_where_data_is_protected_and_are_gone_at_once_e
         secrets = graph.all("secretsmanager/secret:Secret")
         assert {made.inputs["recoveryWindowInDays"] for made in secrets} == {days}
     assert len(prod.all("secretsmanager/secret:Secret")) > 1
-
-
-def test_the_table_is_deleted_before_its_replacement_is_created(prod: Graph) -> None:
-    assert prod.one("glue/catalogTable:CatalogTable", "ledgers").options["delete_before_replace"]
 
 
 def test_names_that_ecs_registers_are_deleted_with_what_is_left_in_them(prod: Graph) -> None:
@@ -293,6 +288,16 @@ def test_a_new_object_calls_the_catalog_and_only_our_bucket_may(prod: Graph) -> 
     assert permission["sourceAccount"] == "123456789012"
 
 
+def test_an_archive_that_is_too_large_for_a_request_goes_through_a_bucket(deployed: Graph) -> None:
+    stored = deployed.one("s3/bucketObjectv2:BucketObjectv2", "catalog").inputs
+    made = deployed.one("lambda/function:Function", "catalog").inputs
+    assert "code" not in made
+    assert (made["s3Bucket"], made["s3Key"]) == (stored["bucket"], stored["key"])
+    assert stored["bucket"] == deployed.one("s3/bucket:Bucket", "work").id
+    assert re.fullmatch(r"functions/catalog-[0-9a-f]{16}\.zip", stored["key"])
+    assert "code" in deployed.one("lambda/function:Function", "scaler").inputs
+
+
 def test_a_function_logs_to_a_group_that_it_can_not_make_itself(prod: Graph) -> None:
     groups = {made.inputs["name"] for made in prod.all("cloudwatch/logGroup:LogGroup")}
     for made in prod.all("lambda/function:Function"):
@@ -331,7 +336,7 @@ def test_outputs_can_be_pasted(prod: Graph, dev: Graph) -> None:
     assert prod.outputs["connect"].startswith("export SULINA_URL=sulina+tls://sulina.example.com")
     assert dev.outputs["url"] == "sulina://sulina.elb.example.com:6655"
     assert set(prod.outputs["repositories"]) == {"broker", "storage", "etcd"}
-    assert prod.outputs["glueTable"] == "sulina_prod.ledgers"
+    assert prod.outputs["glueDatabase"] == "sulina_prod"
 
 
 def test_localstack_gets_what_it_knows(graph_of: Callable[[str], Graph]) -> None:

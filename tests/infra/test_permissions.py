@@ -122,6 +122,7 @@ def test_names_of_resources_are_those_that_the_policies_allow(
 ) -> None:
     actions = {
         "iam/role:Role": "iam:CreateRole",
+        "iam/policy:Policy": "iam:CreatePolicy",
         "ecs/cluster:Cluster": "ecs:CreateCluster",
         "ecr/repository:Repository": "ecr:CreateRepository",
         "secretsmanager/secret:Secret": "secretsmanager:CreateSecret",

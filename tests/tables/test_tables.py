@@ -267,7 +267,7 @@ def test_many_commits_keep_few_manifests_and_metadata_files(
     table = table_of(tables)
     snapshot = table.current_snapshot()
     assert snapshot is not None and len(snapshot.manifests(table.io)) < 25
-    metadata = [*(lake.root / "tables").rglob("*.metadata.json")]
+    metadata = [*(lake.root / "iceberg").rglob("*.metadata.json")]
     assert len(metadata) <= 22
     assert offsets(tables) == list(range(90))
 
