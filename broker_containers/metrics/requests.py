@@ -6,18 +6,35 @@ from sulina.metrics.exposition import Exposition
 from sulina.metrics.histogram import LATENCY_MS, Histogram
 
 
+class Answered:
+    """The requests of one method, by result."""
+
+    __slots__ = ("errors", "ok")
+
+    def __init__(self) -> None:
+        self.ok = 0
+        self.errors = 0
+
+
 class RequestCounts:
     """The requests of all doors. ``method`` comes from a fixed set of names, never from a client:
     every name is a series."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, str, bool], int] = {}
+        self._counts: dict[tuple[str, str], Answered] = {}
         self._closed: dict[tuple[str, str], int] = {}
 
     def add(self, service: str, method: str, *, ok: bool) -> None:
         """Count one answered request."""
-        key = service, method, ok
-        self._counts[key] = self._counts.get(key, 0) + 1
+        counted = self.of(service, method)
+        if ok:
+            counted.ok += 1
+        else:
+            counted.errors += 1
+
+    def of(self, service: str, method: str) -> Answered:
+        """What counts the requests of one method."""
+        return self._counts.setdefault((service, method), Answered())
 
     def closed(self, door: str, reason: str) -> None:
         """Count a gRPC connection that was closed because its client broke a rule or a limit."""
@@ -36,8 +53,10 @@ class RequestCounts:
             "danube_broker_rpc_total",
             "Requests answered.",
             (
-                ({"service": service, "method": method, "result": "ok" if ok else "error"}, count)
-                for (service, method, ok), count in sorted(self._counts.items())
+                ({"service": service, "method": method, "result": result}, count)
+                for (service, method), counted in sorted(self._counts.items())
+                for result, count in (("error", counted.errors), ("ok", counted.ok))
+                if count
             ),
         )
 

@@ -26,7 +26,8 @@ class _Answering:
         self.http2 = Http2Connection(self, lambda: None, _LIMITS)
         self._open: set[int] = set()
 
-    def request(self, stream: Stream, head: Head) -> None:
+    def request(self, stream: Stream, head: Head, data: bytes) -> None:
+        assert stream.ended or not data
         assert stream.id not in self._open
         CallHead(head)
         self._open.add(stream.id)

@@ -27,9 +27,13 @@ class Events:
         self.events: list[tuple[object, ...]] = []
         self._answer = answer
 
-    def request(self, stream: Stream, head: Head) -> None:
-        self.events.append(("request", stream.id, head.path, head.headers, stream.ended))
-        self._ended(stream)
+    def request(self, stream: Stream, head: Head, data: bytes) -> None:
+        ended = stream.ended and not data  # whether data arrives at once makes no difference
+        self.events.append(("request", stream.id, head.path, head.headers, ended))
+        if data:
+            self.data(stream, data)
+        else:
+            self._ended(stream)
 
     def data(self, stream: Stream, data: bytes) -> None:
         self.events.append(("data", stream.id, data, stream.ended))
@@ -121,6 +125,31 @@ def test_any_division_of_the_bytes_gives_the_same(cuts: list[int]) -> None:
         parts += parted.http2.take()
     assert parted.handler.events == whole.handler.events
     assert list(frames(parts)) == sent
+
+
+@pytest.mark.parametrize(
+    "sent",
+    {
+        "more at once than allowed": b"".join(call_frames(n, "/a/b", b"x") for n in (1, 3, 5, 7)),
+        "shorter than announced": call_frames(1, "/a/b", b"x", ("content-length", "7")),
+        "as long as announced": call_frames(1, "/a/b", b"x", ("content-length", "6")),
+        "with a forbidden header": call_frames(1, "/a/b", b"x", ("connection", "close")),
+        "with an even number": call_frames(2, "/a/b", b"x"),
+        "again": call_frames(3, "/a/b", b"x") + call_frames(1, "/a/b", b"x"),
+        "larger than the window": call_frames(1, "/a/b", bytes(200)),
+    }.values(),
+)
+def test_an_unusual_call_that_arrives_whole_is_like_one_in_parts(sent: bytes) -> None:
+    limits = Http2Limits(max_streams=2, stream_window=100)
+    whole, parted = Peer(limits).greeted(), Peer(limits).greeted()
+    answered = whole(sent)
+    for part in frames(sent):
+        answered_parted = parted(frame(*part))
+        assert answered[: len(answered_parted)] == answered_parted
+        del answered[: len(answered_parted)]
+    assert not answered
+    assert parted.handler.events == whole.handler.events
+    assert parted.closed_with == whole.closed_with
 
 
 @given(st.binary(max_size=400))

@@ -11,8 +11,8 @@ from broker_containers.doors.danube.messages import DanubeRecord, check_message_
 from broker_containers.doors.danube.partitions import ensure_partition
 from broker_containers.doors.danube.producers import Producers
 from broker_containers.doors.danube.routing import Routing
-from broker_containers.doors.grpc_shared.call import Later
 from broker_containers.doors.grpc_shared.callers import Callers, Context
+from broker_containers.doors.grpc_shared.methods import Later
 from broker_containers.doors.grpc_shared.names import label, topic_name
 from sulina.errors import Overloaded, SulinaError
 from sulina.model import Action, Delivery

@@ -10,8 +10,8 @@ import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from broker_containers.doors.grpc_shared.call import Abort
 from broker_containers.doors.grpc_shared.callers import Context
+from broker_containers.doors.grpc_shared.methods import Abort
 
 HEALTH: Final[Any] = health_pb2.DESCRIPTOR.services_by_name["Health"]
 REFLECTION: Final[Any] = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]

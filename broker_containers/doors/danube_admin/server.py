@@ -23,7 +23,6 @@ from broker_containers.doors.danube_admin.settings import AdminListen
 from broker_containers.doors.danube_admin.topics import TopicAdmin
 from broker_containers.doors.danube_schema.service import NAME as SCHEMA_SERVICE
 from broker_containers.doors.danube_schema.service import schema_methods
-from broker_containers.doors.grpc_shared.call import Abort, Method
 from broker_containers.doors.grpc_shared.callers import Callers
 from broker_containers.doors.grpc_shared.calls import (
     AdminService,
@@ -33,6 +32,7 @@ from broker_containers.doors.grpc_shared.calls import (
     methods_of,
 )
 from broker_containers.doors.grpc_shared.gate import CallGate, OpenMethod
+from broker_containers.doors.grpc_shared.methods import Abort, Method
 from broker_containers.doors.grpc_shared.server import GrpcLimits, GrpcServer
 from broker_containers.doors.grpc_shared.statuses import FOR_TOOLS
 from broker_containers.doors.http2.limits import Http2Limits
@@ -115,7 +115,8 @@ def _not_served(services: Services) -> Iterator[Method]:
     """What Danube has and Sulina does not: refused with the reason."""
     for (service, name), reason in _NOT_SERVED.items():
         refuse = partial(_refuse, reason)
-        yield Method(service, name, refuse, bytes, services.requests, FOR_TOOLS)
+        answered = services.requests.of(service, name)
+        yield Method(service, name, refuse, bytes, answered, FOR_TOOLS)
 
 
 def _refuse(reason: str, _: bytes, __: object) -> NoReturn:

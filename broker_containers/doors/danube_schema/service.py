@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
-from broker_containers.doors.grpc_shared.call import Method
 from broker_containers.doors.grpc_shared.calls import AdminService, CallGuard, admin_handlers
+from broker_containers.doors.grpc_shared.methods import Method
 from broker_containers.doors.grpc_shared.names import topic_name
 from broker_containers.operations.schemas import VisibleSubjects
 from broker_containers.schemas.checks import SchemaChecks

@@ -16,9 +16,9 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from broker_containers.doors.grpc_shared.call import Method
 from broker_containers.doors.grpc_shared.called_operations import operation_of
 from broker_containers.doors.grpc_shared.callers import Callers, Context
+from broker_containers.doors.grpc_shared.methods import Method
 from broker_containers.doors.grpc_shared.statuses import FOR_TOOLS, Statuses
 from broker_containers.metrics.requests import RequestCounts
 from broker_containers.operations.running import Operations
@@ -96,7 +96,7 @@ def handlers_of(
             method.name,
             methods[method.name],
             GetMessageClass(method.input_type).FromString,
-            requests,
+            requests.of(described.full_name, method.name),
             statuses,
             client_streams=method.client_streaming,
         )

@@ -11,8 +11,9 @@ from typing import Final, Protocol, cast
 
 import grpc
 
-from broker_containers.doors.grpc_shared.call import Call, ConnectionUser
+from broker_containers.doors.grpc_shared.call import Call
 from broker_containers.doors.grpc_shared.call_head import CallHead
+from broker_containers.doors.grpc_shared.methods import ConnectionUser
 from broker_containers.doors.http2.connection import Http2Connection
 from broker_containers.doors.http2.frames import ConnectionFault, ErrorCode
 from broker_containers.doors.http2.head import Head
@@ -241,7 +242,7 @@ class GrpcConnection(asyncio.Protocol):
 
     # ---- called by HTTP/2 ----
 
-    def request(self, stream: Stream, head: Head) -> None:
+    def request(self, stream: Stream, head: Head, data: bytes) -> None:
         found = head.memo
         if found is None:
             found = head.memo = CallHead(head)
@@ -257,7 +258,7 @@ class GrpcConnection(asyncio.Protocol):
             self.unidentified.busy = True
         self._server.begin(call)
         if stream.ended and not call.left:
-            call.received(b"", self.seen)
+            call.received(data, self.seen)
 
     def data(self, stream: Stream, data: bytes) -> None:
         call = stream.user
@@ -299,16 +300,16 @@ class GrpcConnection(asyncio.Protocol):
         self._server.more(call, missing)
 
     def arrived(self, call: Call) -> None:
-        """A call's message is complete."""
-        if call.reserved:
-            self._server.give_back(call)
+        """A large message of a call is complete."""
+        self._server.give_back(call)
 
     def ended(self, call: Call) -> None:
         """A call holds nothing any more."""
         self.calls -= 1
         if call.user is not None:
             call.user.calls -= 1
-        self.writers.pop(call, None)
+        if self.writers:
+            self.writers.pop(call, None)
         if not self.calls:
             self.idle_since = self.seen
             if self.unidentified is not None:

@@ -17,9 +17,10 @@ from typing import Final
 
 import grpc
 
-from broker_containers.doors.grpc_shared.call import Call, ConnectionUser, Method
+from broker_containers.doors.grpc_shared.call import Call
 from broker_containers.doors.grpc_shared.connection import GrpcConnection
 from broker_containers.doors.grpc_shared.gate import CallGate
+from broker_containers.doors.grpc_shared.methods import ConnectionUser, Method
 from broker_containers.doors.http2.frames import ConnectionFault, ErrorCode
 from broker_containers.doors.http2.limits import Http2Limits
 from broker_containers.doors.services import Services
@@ -355,7 +356,8 @@ class GrpcServer:
             self._calls -= 1
             if not self._calls:
                 self._empty.set()
-        self.give_back(call)
+        if call.reserved or self._waiting:
+            self.give_back(call)
 
     # ---- memory for large messages ----
 
