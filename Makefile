@@ -41,6 +41,7 @@ check: .venv/.stamp-dev .venv/.stamp-project ## check lint, format, types and im
 	echo "ruff format"; $(bin)/ruff format --quiet --diff . || status=1; \
 	echo "mypy";        $(bin)/mypy $(typed) || status=1; \
 	echo "lint-imports"; $(bin)/lint-imports --no-logo || status=1; \
+	echo "console's libraries"; $(bin)/python -m requirements.console || status=1; \
 	exit $$status
 
 .PHONY: format

@@ -49,6 +49,8 @@ class LedgerStorage:
     tier: Tier | None = None
     recovery: RecoveryReport | None = None
     """What the journal found when it was opened, if it is in this process."""
+    folder: Path | None = None
+    """Where messages are, if they are on this machine."""
 
 
 async def storage_on(
@@ -122,6 +124,7 @@ async def open_broker(
         await stack.enter_async_context(broker)
         stack.push_async_callback(services.publisher.close)
         await stack.enter_async_context(services.audit)
+        await stack.enter_async_context(services.sampler)
         http = _http_door(services, doors.http, storage, metrics, binary, watch)
         danube_admin = _danube_admin_door(services, doors.danube_admin)
         danube = _danube_door(services, doors.danube)
@@ -169,6 +172,7 @@ def _http_door(
         "certificates": watch.check_certificates,
     }
     health = Health(broker.settings.broker_id, broker.clock, needed)
+    services.overview.parts, services.overview.folder = health.parts, storage.folder
     return HttpServer(services, listen, health, collected)
 
 

@@ -9,14 +9,17 @@ from broker_containers.audit.trail import AuditSettings, AuditTrail
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.listen import Addresses
 from broker_containers.doors.services import OtherBrokers, Services
+from broker_containers.metrics.traffic import TrafficSampler
 from broker_containers.operations.audit import AuditHandlers
 from broker_containers.operations.ledgers import LedgerHandlers
 from broker_containers.operations.messages import MessageHandlers, Publisher
+from broker_containers.operations.overview import OverviewHandlers
 from broker_containers.operations.quotas import QuotaHandlers
 from broker_containers.operations.running import OperationRouter, Operations
 from broker_containers.operations.schemas import SchemaHandlers
 from broker_containers.operations.security import SecurityHandlers
 from broker_containers.operations.subscriptions import SubscriptionHandlers
+from broker_containers.operations.topic_search import TopicSearchHandlers
 from broker_containers.operations.topics import TopicHandlers
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.lake import versions_of
@@ -66,7 +69,11 @@ def build_services(
         retention_ms=broker.settings.audit_retention_seconds * 1000,
         retention_bytes=broker.settings.audit_retention_bytes,
     )
+    sampler = TrafficSampler(broker)
+    overview = OverviewHandlers(broker, operations, sampler)
     operations.serve(
+        overview,
+        TopicSearchHandlers(broker, operations, sampler),
         TopicHandlers(broker, admin),
         SubscriptionHandlers(broker),
         LedgerHandlers(broker, admin),
@@ -86,5 +93,7 @@ def build_services(
         trail,
         schemas,
         addresses,
+        sampler,
+        overview,
         other_brokers,
     )

@@ -80,6 +80,7 @@ async def run_embedded(
             metrics,
             objects,
             entries.recovery,
+            folder,
         )
         yield await stack.enter_async_context(
             single_broker(doors, store, storage, clock, settings, auth, audit)

@@ -187,7 +187,7 @@ def _print_panel(ready: dict[str, Any], security: str) -> None:
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     for row in ready["brokers"]:
-        grid.add_row(row["id"], f"{row['url']}  {row['http_url']}/docs  (process {row['pid']})")
+        grid.add_row(row["id"], f"{row['url']}  {row['http_url']}  (process {row['pid']})")
     for row in ready["storage"]:
         grid.add_row(row["id"], f"{row['address']}  (process {row['pid']})")
     for row in ready["etcd"]:
@@ -195,6 +195,7 @@ def _print_panel(ready: dict[str, Any], security: str) -> None:
     grid.add_row("security", security)
     grid.add_row("data, logs", ready["data"])
     grid.add_row()
+    grid.add_row("console", ready["brokers"][0]["http_url"])
     grid.add_row("clients", ready["url"])
     grid.add_row("Danube's clients", ready["danube_url"])
     grid.add_row("describe", f"{sulina} cluster describe")

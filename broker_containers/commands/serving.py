@@ -131,6 +131,7 @@ def _print_panel(
     grid.add_column(overflow="fold")
     grid.add_row("broker", url)
     if http_url is not None:
+        grid.add_row("console", http_url)
         grid.add_row("http", f"{http_url}/docs")
     if grpc is not None:
         grid.add_row("Danube's clients", grpc)

@@ -9,7 +9,9 @@ from broker_containers.audit.trail import AuditTrail
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.requests import RequestCounts
+from broker_containers.metrics.traffic import TrafficSampler
 from broker_containers.operations.messages import Publisher
+from broker_containers.operations.overview import OverviewHandlers
 from broker_containers.operations.running import Operations
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.security.authority import Authority
@@ -55,6 +57,9 @@ class Services:
     schemas: SchemaChecks
     """Checks messages against the schemas of their topics."""
     addresses: Addresses
+    sampler: TrafficSampler
+    """Samples traffic for people who look at it."""
+    overview: OverviewHandlers
     other_brokers: OtherBrokers | None = None
     """None for a single broker."""
     requests: RequestCounts = field(default_factory=RequestCounts)

@@ -189,14 +189,23 @@ class Operations:
         elif self._router is not None:
             broker = await self._router.broker_for(operation, arguments)
             if broker is not None:
-                return _visible(await self._router.call(broker, name, arguments), ACTING.get())
+                return visible(await self._router.call(broker, name, arguments), ACTING.get())
         before, created = _FOR_BROKER.set(forwarded), CREATING_FOR.set(creating_for)
         try:
             result = await handler(**operation.decoded(arguments))
         finally:
             _FOR_BROKER.reset(before)
             CREATING_FOR.reset(created)
-        return _visible(operation.result.form.encode(result), ACTING.get())
+        return visible(operation.result.form.encode(result), ACTING.get())
+
+    @property
+    def asked_by_broker(self) -> bool:
+        """Whether the operation that runs was sent by another broker, which adds answers up."""
+        return _FOR_BROKER.get()
+
+    def others(self) -> list[str]:
+        """The other brokers that run; none to a broker that asks."""
+        return [] if self._router is None or _FOR_BROKER.get() else self._router.others()
 
     async def of_others(
         self, operation: Operation[P, R], arguments: Arguments, clock: Clock
@@ -263,7 +272,7 @@ def _need(right: Right, arguments: Arguments) -> Need:
     )
 
 
-def _visible(result: Any, access: Access) -> Any:
+def visible(result: Any, access: Access) -> Any:
     """A result without the topics and subscriptions in its lists that the caller may not see.
 
     Here, not in the handlers: the owner of a topic does not know for whom a call was forwarded.
@@ -271,10 +280,10 @@ def _visible(result: Any, access: Access) -> Any:
     if access.sees_all:
         return result
     if isinstance(result, dict):
-        return {key: _visible(value, access) for key, value in result.items()}
+        return {key: visible(value, access) for key, value in result.items()}
     if not isinstance(result, list):
         return result
-    return [_visible(each, access) for each in result if _may_see(each, access)]
+    return [visible(each, access) for each in result if _may_see(each, access)]
 
 
 def _may_see(row: Any, access: Access) -> bool:

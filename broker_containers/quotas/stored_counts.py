@@ -60,6 +60,13 @@ class StoredCounts:
         """The namespaces with topics, and the principals that created something."""
         return [subject for subject, _ in self._counts]
 
+    def topics(self) -> Iterator[TopicName]:
+        """The topics, without their partitions, in no order."""
+        for rest, found in self._known.items():
+            if found.kind is Stored.TOPICS:
+                namespace, topic, _ = rest.split("/")
+                yield TopicName(name_of(namespace), name_of(topic))
+
     def changed(self, rest: str, found: Counted | None) -> None:
         """A key was created or changed, or with None deleted."""
         self._unseen.pop(rest, None)

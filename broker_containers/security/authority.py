@@ -21,7 +21,7 @@ from broker_containers.security.certificate import ClientCertificate
 from broker_containers.security.errors import Denied, Unauthenticated
 from broker_containers.security.jwt import Claims, is_hs256, looks_like_jwt, read_jwt
 from broker_containers.security.root_token import RootToken
-from broker_containers.security.settings import AuthSettings
+from broker_containers.security.settings import AuthSettings, SignInProvider
 from sulina.errors import Refused, SignInNeeded, SulinaError, Unavailable
 from sulina.metadata.keys import auth, record
 from sulina.metadata.keys.auth import DenyRecord, Grant, PrincipalRecord, TokenRecord
@@ -114,6 +114,11 @@ class Authority:
         if self.on:
             with suppress(SulinaError, TimeoutError):
                 await within(self._clock, _CAUGHT_UP_SECONDS, self._prefix_cache.refresh())
+
+    @property
+    def provider(self) -> SignInProvider | None:
+        """Where people can sign in with a browser."""
+        return None if self._oidc is None else self._oidc.for_browsers
 
     def with_sign_in(self, error: Unauthenticated) -> Refused:
         """The error with the provider that issues tokens, if there is one."""

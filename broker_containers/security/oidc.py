@@ -26,7 +26,7 @@ from broker_containers.security.jwt import (
     json_part,
     wrong_token,
 )
-from broker_containers.security.settings import OidcSettings
+from broker_containers.security.settings import OidcSettings, SignInProvider
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.metadata.keys.bindings import PrincipalType
 from sulina.runtime.deadline import within
@@ -101,6 +101,7 @@ class OidcProvider:
         self._task: asyncio.Task[None] | None = None
         self.failing = ""
         """Why the keys could not be fetched the last time; empty if they could."""
+        self._authorization = self._token = ""
 
     async def __aenter__(self) -> OidcProvider:
         _check_url(self.settings.issuer)
@@ -112,6 +113,21 @@ class OidcProvider:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    @property
+    def for_browsers(self) -> SignInProvider | None:
+        """How a browser signs in; None if the provider has not said so, or not yet."""
+        settings = self.settings
+        if not self._authorization or not self._token:
+            return None
+        return SignInProvider(
+            settings.issuer,
+            settings.client_id or settings.audience,
+            settings.audience,
+            settings.scope,
+            self._authorization,
+            self._token,
+        )
 
     def read(self, token: str) -> Claims:
         """The claims of a valid token; never waits.
@@ -170,6 +186,8 @@ class OidcProvider:
         if not isinstance(place, str):
             raise Refused("the provider does not say where its keys are")
         _check_url(place)
+        self._authorization = _browser_url(about.get("authorization_endpoint"))
+        self._token = _browser_url(about.get("token_endpoint"))
         return read_keys(await _fetch_json(place))
 
 
@@ -178,6 +196,14 @@ def _check_url(url: str) -> None:
     if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
         return
     raise Refused(f"{url} is not an https URL: an OpenID Connect provider needs TLS")
+
+
+def _browser_url(url: object) -> str:
+    """A URL that the console may name in its content security policy; empty if it may not."""
+    if not isinstance(url, str) or any(each in url for each in " ;,'\"\r\n") or not url.isascii():
+        return ""
+    _check_url(url)
+    return url
 
 
 async def _fetch_json(url: str) -> dict[str, Any]:

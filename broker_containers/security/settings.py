@@ -57,6 +57,18 @@ class OidcSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SignInProvider:
+    """Where a person signs in with a browser: an OpenID Connect provider and its addresses."""
+
+    issuer: str
+    client_id: str
+    audience: str
+    scope: str
+    authorization_endpoint: str
+    token_endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
 class AuthSettings:
     """With these, clients need tokens."""
 

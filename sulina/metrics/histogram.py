@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from itertools import accumulate
 
 LATENCY_MS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)
@@ -25,6 +26,17 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self.count += 1
         self.sum += value
+
+    @classmethod
+    def of(cls, bounds: tuple[float, ...], counts: Sequence[int]) -> Histogram:
+        """One with these counts per bucket; its sum is unknown, and 0."""
+        made = cls(bounds)
+        made._counts, made.count = list(counts), sum(counts)
+        return made
+
+    def counts(self) -> tuple[int, ...]:
+        """The number of values in each bucket, the last one being beyond all bounds."""
+        return tuple(self._counts)
 
     def cumulative(self) -> list[tuple[float, int]]:
         """Each bound with the number of values at or below it."""

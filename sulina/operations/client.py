@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ConfigOperations,
     )
     from sulina.operations.messages import MessageOperations
+    from sulina.operations.overview import OverviewOperations
     from sulina.operations.quotas import QuotaOperations
     from sulina.operations.schemas import SchemaOperations
     from sulina.operations.security import (
@@ -71,6 +72,7 @@ class AdminClient:
     brokers: LazyGroup[BrokerOperations] = LazyGroup("cluster", "BrokerOperations")
     balance: LazyGroup[BalanceOperations] = LazyGroup("cluster", "BalanceOperations")
     config: LazyGroup[ConfigOperations] = LazyGroup("cluster", "ConfigOperations")
+    overview: LazyGroup[OverviewOperations] = LazyGroup("overview", "OverviewOperations")
     principals: LazyGroup[PrincipalOperations] = LazyGroup("security", "PrincipalOperations")
     roles: LazyGroup[RoleOperations] = LazyGroup("security", "RoleOperations")
     bindings: LazyGroup[BindingOperations] = LazyGroup("security", "BindingOperations")

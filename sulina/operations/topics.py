@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, TypedDict, Unpack
 
 from sulina.metadata.keys.ledger_list import LedgerRef, LedgerState
@@ -15,6 +16,7 @@ from sulina.operations.declaration import (
     GET,
     PATCH,
     POST,
+    SIGNED_IN,
     OperationGroup,
     Right,
     RunsOn,
@@ -107,6 +109,44 @@ class TopicRow:
     records: Annotated[
         int | None, Between(), "null if only another broker, which writes the topic, knows."
     ]
+
+
+class TopicOrder(StrEnum):
+    """What a page of topics is sorted by."""
+
+    NAME = "name"
+    RECORDS = "records"
+    RECORDS_IN = "records_in"
+    RECORDS_OUT = "records_out"
+    BACKLOG = "backlog"
+    CONSUMERS = "consumers"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """A topic in a page, with all its partitions. Rates are those of the last seconds."""
+
+    topic: TopicText
+    delivery: Delivery
+    partitions: Annotated[Count, "0 if the topic is not partitioned."]
+    records: Annotated[int | None, Between(), "null if no broker has counted them."]
+    bytes: Annotated[Count, "As the ledger list knows; the ledger being written counts when full."]
+    records_in: Annotated[float, "Per second."]
+    bytes_in: Annotated[float, "Per second."]
+    records_out: Annotated[float, "Per second."]
+    bytes_out: Annotated[float, "Per second."]
+    backlog: Annotated[Count, "Unacknowledged messages of all subscriptions."]
+    subscriptions: Count
+    producers: Count
+    consumers: Count
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPage:
+    """Some of the topics that were found, and how many there are."""
+
+    topics: tuple[TopicSummary, ...]
+    total: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +247,19 @@ class TopicOperations(OperationGroup, name="topic"):
         all: Annotated[bool, "Include each partition."] = False,
     ) -> tuple[TopicRow, ...]:
         """List the topics of one namespace or of all."""
+
+    @operation(GET("/topic-search"), right=SIGNED_IN)
+    async def search(
+        self,
+        *,
+        text: Annotated[str, "A part of the name, in upper or lower case."] = "",
+        namespace: str | None = None,
+        order: TopicOrder = TopicOrder.NAME,
+        descending: bool = False,
+        skip: Annotated[Count, "How many to leave out."] = 0,
+        limit: Annotated[int, Between(1, 2_000), "Return at most this many."] = 50,
+    ) -> TopicPage:
+        """Find topics by name, among those that the caller may look up, in pages."""
 
     @operation(POST("/topics", 201), right=MANAGE_TOPIC)
     async def create(

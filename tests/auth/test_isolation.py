@@ -39,6 +39,7 @@ VALUES = {
 LISTS = {
     *("namespace.list", "topic.list", "topic.owners", "topic.describe", "topic.partitions"),
     *("topic.log", "subscription.list", "schema.list", "quota.list", "broker.describe"),
+    "topic.search",
 }
 """The operations that name the hidden things to somebody who may see everything."""
 RULES = {"audit", "principal", "token", "role", "binding"}

@@ -13,12 +13,13 @@ import sulina
 from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_on_storage_nodes
 from broker_containers.broker.settings import HttpSettings
-from broker_containers.doors.http.health import Health, PartHealth
+from broker_containers.doors.http.health import Health
 from broker_containers.doors.listen import Listen
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Unavailable
 from sulina.metrics.exposition import Exposition
 from sulina.metrics.histogram import Histogram
+from sulina.operations.overview import PartState
 from tests.http.client import Http, http_client, running
 from tests.metadata.manual_clock import ManualClock
 from tests.storage_service.process import storage_processes
@@ -194,8 +195,8 @@ async def test_one_part_that_fails_makes_the_broker_unready_and_says_why() -> No
     health = Health("b", ManualClock(), {"good": fine, "bad": failing})
     report = await health.ready()
     assert report.status == "unready"
-    assert report.parts["good"] == PartHealth(True, "fine")
-    assert report.parts["bad"] == PartHealth(False, "nobody is there: start it")
+    assert report.parts["good"] == PartState(True, "fine")
+    assert report.parts["bad"] == PartState(False, "nobody is there: start it")
 
 
 async def test_a_check_that_hangs_times_out() -> None:

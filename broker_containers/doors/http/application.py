@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from broker_containers.doors.http.arguments import arguments_of, topic_of
 from broker_containers.doors.http.bodies import read_body
 from broker_containers.doors.http.connections import HttpConnections
+from broker_containers.doors.http.console_files import (
+    INDEX,
+    PREFIX,
+    ConsoleFile,
+    console_files,
+    content_policy,
+)
 from broker_containers.doors.http.guard import OPERATION, Handler, HttpGuard
 from broker_containers.doors.http.health import Health, HealthReport, HealthStatus
+from broker_containers.doors.http.live import LiveOverview
 from broker_containers.doors.http.messages import HttpPublishing
 from broker_containers.doors.http.openapi import document
-from broker_containers.doors.http.page import documentation_page, index, index_page
+from broker_containers.doors.http.page import documentation_page, index
 from broker_containers.doors.http.routes import ENDPOINTS, PUBLISH, Endpoint
 from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors.broker import BrokerMetrics
@@ -26,6 +35,7 @@ from broker_containers.security.errors import Unauthenticated
 from sulina.metrics.exposition import CONTENT_TYPE
 from sulina.model import EVERYTHING, Action
 from sulina.operations.json_types import form_of
+from sulina.operations.overview import OverviewOperations
 
 _SEES_ALL = (None, Action.BROKERS, Action.CLUSTER)
 """Rights on everything that show the broker's own metrics; None is one to look topics up."""
@@ -70,6 +80,13 @@ class Application:
         self.web = web.Application(middlewares=[guard.__call__])
         for endpoint in ENDPOINTS:
             self._add(endpoint, self._handler(endpoint, pages.get(endpoint.name)))
+        for path, file in console_files().items():
+            self.web.router.add_get(PREFIX + path, self._file(file))
+        self._live_overview = LiveOverview(
+            services.operations, services.sampler, broker.clock, self._settings.request_seconds
+        )
+        self.web.router.add_get(f"{PREFIX}live", self._follow)
+        self.web.on_shutdown.append(self._shut_down)
 
     async def _caller(self, request: web.Request) -> Caller:
         """Waits only if the token is invalid. Raises ``Unauthenticated`` and ``Overloaded``."""
@@ -131,8 +148,30 @@ class Application:
     async def _index(self, request: web.Request) -> web.StreamResponse:
         accepted = request.headers.get("Accept", "")
         if "application/json" in accepted and "text/html" not in accepted:
-            return _answer(index(self._broker))
-        return _html(index_page(self._broker))
+            provider = self._authority.provider
+            return _answer(index(self._broker, provider, token=self._authority.on))
+        return await self._file(console_files()[INDEX])(request)
+
+    def _file(self, file: ConsoleFile) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            request[OPERATION] = "console"
+            provider = self._authority.provider
+            origins = [] if provider is None else [_origin(provider.token_endpoint)]
+            return file.answer(request, content_policy(*origins))
+
+        return handle
+
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
+        request[OPERATION] = "live"
+        caller = await self._caller(request)
+
+        async def follow() -> web.StreamResponse:
+            return await self._live_overview.stream(request, caller.access)
+
+        return await self._operations.act_as(caller, OverviewOperations.show.name, {}, follow)
+
+    async def _shut_down(self, application: web.Application) -> None:
+        await self._live_overview.close()
 
     async def _docs(self, request: web.Request) -> web.StreamResponse:
         return _html(self._page)
@@ -152,6 +191,11 @@ class Application:
         sees = None if whole and access.sees_all else access.sees
         body = await self._metrics.collect(sees, whole=whole)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _json(value: Any) -> bytes:

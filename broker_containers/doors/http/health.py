@@ -13,6 +13,7 @@ from storage_grpc.quorum.nodes import Nodes
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Overloaded, SulinaError, Unavailable
 from sulina.metadata.store import MetadataStore
+from sulina.operations.overview import PartState
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
@@ -32,20 +33,12 @@ class HealthStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PartHealth:
-    """One part that the broker needs."""
-
-    ok: bool
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
 class HealthReport:
     """A broker's health, with that of each part."""
 
     status: HealthStatus
     broker: str
-    parts: Mapping[str, PartHealth]
+    parts: Mapping[str, PartState]
 
 
 class Health:
@@ -62,23 +55,27 @@ class Health:
         """The process answers."""
         return HealthReport(HealthStatus.LIVE, self._broker, {})
 
+    async def parts(self) -> Mapping[str, PartState]:
+        """The state of each part."""
+        return (await self.ready()).parts
+
     async def ready(self) -> HealthReport:
         """Whether all parts serve, and the state of each."""
         answers = await asyncio.gather(*map(self._ask, self._parts.values()))
         parts = dict(zip(self._parts, answers, strict=True))
         if self.stopping:
-            parts["broker"] = PartHealth(False, "it is shutting down")
+            parts["broker"] = PartState(False, "it is shutting down")
         ready = all(part.ok for part in parts.values())
         status = HealthStatus.READY if ready else HealthStatus.UNREADY
         return HealthReport(status, self._broker, parts)
 
-    async def _ask(self, check: Check) -> PartHealth:
+    async def _ask(self, check: Check) -> PartState:
         try:
-            return PartHealth(True, await within(self._clock, _SECONDS, check()))
+            return PartState(True, await within(self._clock, _SECONDS, check()))
         except SulinaError as error:
-            return PartHealth(False, str(error))
+            return PartState(False, str(error))
         except TimeoutError:
-            return PartHealth(False, f"no answer within {_SECONDS:g} s")
+            return PartState(False, f"no answer within {_SECONDS:g} s")
 
 
 def metadata_check(store: MetadataStore) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from broker_containers.doors.http.openapi import body_schema
 from broker_containers.doors.http.problems import KINDS
 from broker_containers.doors.http.routes import ENDPOINTS, PAGES, PUBLISH, Endpoint
+from broker_containers.security.settings import SignInProvider
 from sulina.operations.json_forms import Schema
 from sulina.version import __version__
 
@@ -33,24 +35,16 @@ td, th { border-bottom: 1px solid var(--line); padding: .25rem .5rem; text-align
 _ABOUT = "Sulina is a publish/subscribe messaging platform. This is the HTTP door of one broker."
 
 
-def index(broker: str) -> dict[str, Any]:
-    """What ``GET /`` answers as JSON."""
+def index(broker: str, provider: SignInProvider | None, *, token: bool) -> dict[str, Any]:
+    """What ``GET /`` answers to programs; ``token`` is whether callers need one."""
     links = {page.name: page.path for page in PAGES if page.path != "/"}
-    return {"about": _ABOUT, "broker": broker, "version": __version__, "links": links}
-
-
-def index_page(broker: str) -> str:
-    """What ``GET /`` answers as HTML."""
-    links = "".join(
-        f'<li><a href="{page.path}">{page.path}</a>: {escape(page.summary)}</li>'
-        for page in PAGES
-        if page.path != "/"
-    )
-    return _html(
-        "Sulina",
-        f"<h1>Sulina</h1><p>{_ABOUT}</p><p>Broker {escape(broker)}, version "
-        f"{escape(__version__)}.</p><ul>{links}</ul>",
-    )
+    return {
+        "about": _ABOUT,
+        "broker": broker,
+        "version": __version__,
+        "links": links,
+        "sign_in": {"token": token, "provider": None if provider is None else asdict(provider)},
+    }
 
 
 def documentation_page() -> str:

@@ -86,7 +86,13 @@ def _page(path: str, name: str, summary: str, **more: Any) -> Endpoint:
 
 
 PAGES: Final = (
-    _page("/", "index", "Links to everything below.", public=True, media="text/html"),
+    _page(
+        "/",
+        "index",
+        "The console; for programs that accept only JSON, links to everything below.",
+        public=True,
+        media="text/html",
+    ),
     _page(
         "/health/live",
         "health.live",

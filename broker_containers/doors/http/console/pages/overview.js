@@ -1,0 +1,133 @@
+// Everything in one look: health, rates, backlog, latency, storage, and what changed last.
+
+import { Chart, Sparkline } from "../chart.js";
+import { byteRate, bytes, compact, count, duration, millis, percent, rate } from "../format.js";
+import { get } from "../api.js";
+import { html } from "../html.js";
+import { useLive } from "../live.js";
+import { Card, CopyAs, Empty, Loaded, Meter, Note, Page, Pill, Stat, Table, Time, Trouble, useLoaded } from "../parts.js";
+import { may } from "../rights.js";
+import { link, topicLink } from "../router.js";
+import { Concerns } from "./attention.js";
+
+const MINUTES = 15;
+
+function Tiles({ overview, history }) {
+  const { total, brokers } = overview;
+  const recent = history.slice(-60);
+  const spark = (value, label) => html`<${Sparkline} values=${recent.map((each) => value(each) ?? 0)} label=${label} />`;
+  const disks = brokers.filter((each) => each.disk_bytes);
+  const fullest = disks.toSorted((a, b) => a.disk_free_bytes / a.disk_bytes - b.disk_free_bytes / b.disk_bytes)[0];
+  const used = fullest && 1 - fullest.disk_free_bytes / fullest.disk_bytes;
+  const tiers = brokers.map((each) => each.tier).filter(Boolean);
+  const lag = Math.max(0, ...tiers.map((each) => each.lag_seconds));
+  return html`<div class="stats">
+    <${Stat} label="Published" value=${rate(total.records_in)} detail=${byteRate(total.bytes_in)}>
+      ${spark((each) => each.records_in, "Published, the last five minutes")}<//>
+    <${Stat} label="Delivered" value=${rate(total.records_out)} detail=${byteRate(total.bytes_out)}>
+      ${spark((each) => each.records_out, "Delivered, the last five minutes")}<//>
+    <${Stat} label="Backlog" value=${compact(total.backlog)} detail="messages not acknowledged">
+      ${spark((each) => each.backlog, "Backlog, the last five minutes")}<//>
+    <${Stat} label="Publish latency, p99" value=${millis(total.p99_ms)} detail=${total.p50_ms === null ? "nothing was published" : `p50 ${millis(total.p50_ms)}`}>
+      ${spark((each) => each.p99_ms, "99th percentile, the last five minutes")}<//>
+    ${fullest && html`<${Stat} label="Disk" value=${percent(used)} detail=${`${bytes(fullest.disk_free_bytes)} free on ${fullest.broker}`}
+      kind=${used > 0.9 ? "bad" : used > 0.8 ? "warn" : ""}>
+      <${Meter} share=${used} label=${`${percent(used)} used`} kind=${used > 0.9 ? "bad" : used > 0.8 ? "warn" : ""} /><//>`}
+    ${tiers.length > 0 && html`<${Stat} label="Tier lag" value=${duration(lag)}
+      detail=${`${bytes(tiers.reduce((sum, each) => sum + each.untiered_bytes, 0))} not in objects yet`} kind=${lag > 7200 ? "warn" : ""} />`}
+  </div>`;
+}
+
+function Health({ overview }) {
+  const rows = overview.brokers;
+  const bad = (row) => Object.entries(row.parts).filter(([, part]) => !part.ok);
+  return html`<${Card} title="Brokers" actions=${html`<a href=${link(["brokers"])}>All details</a>`}>
+    ${overview.silent.map((name) => html`<${Note} key=${name} kind="bad">
+      <strong>${name}</strong> did not answer in time: check that it runs, and its log.<//>`)}
+    <${Table} label="Brokers" rows=${rows} rowKey=${(row) => row.broker} columns=${[
+      { label: "Broker", cell: (row) => html`<a href=${link(["brokers", row.broker])}>${row.broker}</a>` },
+      { label: "Health", cell: (row) => (bad(row).length
+        ? html`<${Pill} kind="bad">${bad(row).map(([name, part]) => `${name}: ${part.detail}`).join("; ")}<//>`
+        : row.overloaded ? html`<${Pill} kind="warn">publishers wait for the disk<//>`
+          : html`<${Pill} kind="good">serves<//>`) },
+      { label: "In", number: true, cell: (row) => rate(row.now.records_in) },
+      { label: "Out", number: true, cell: (row) => rate(row.now.records_out) },
+      { label: "p99", number: true, cell: (row) => millis(row.now.p99_ms) },
+      { label: "Topics", number: true, cell: (row) => count(row.topics) },
+      { label: "Clients", number: true, cell: (row) => count(row.producers + row.consumers) },
+    ]} />
+  <//>`;
+}
+
+function Busiest({ overview }) {
+  const rows = overview.brokers.flatMap((each) => each.busiest)
+    .sort((a, b) => b.records_in + b.records_out - a.records_in - a.records_out).slice(0, 8);
+  return html`<${Card} title="Busiest topics" actions=${html`<a href=${link(["topics"], { order: "records_in", descending: true })}>All topics</a>`}>
+    <${Table} label="Busiest topics" rows=${rows} rowKey=${(row) => row.topic}
+      empty=${html`<${Empty} title="No traffic">Publish something: <code>sulina produce /default/hello "hello"</code><//>`}
+      columns=${[
+        { label: "Topic", cell: (row) => html`<a href=${topicLink(row.topic)}>${row.topic}</a>` },
+        { label: "In", number: true, cell: (row) => rate(row.records_in) },
+        { label: "Out", number: true, cell: (row) => rate(row.records_out) },
+        { label: "Backlog", number: true, cell: (row) => compact(row.backlog) },
+      ]} />
+  <//>`;
+}
+
+function Changes() {
+  const changes = useLoaded(() => get("/config/history", { limit: 6 }), [], 30000);
+  return html`<${Card} title="Settings changed last" actions=${html`<a href=${link(["settings"])}>All settings</a>`}>
+    <${Loaded} from=${changes}>${(rows) => html`<${Table} label="Settings changed last" rows=${rows} rowKey=${(row) => row.number}
+      empty=${html`<${Empty} title="Nothing was changed">All settings have the values that the brokers started with.<//>`}
+      columns=${[
+        { label: "When", cell: (row) => html`<${Time} us=${row.at_us} relative />` },
+        { label: "Setting", cell: (row) => row.name },
+        { label: "Value", cell: (row) => html`${row.old ?? "default"} → ${row.new ?? "default"}` },
+        { label: "By", cell: (row) => row.by || "–" },
+      ]} />`}<//>
+  <//>`;
+}
+
+function Limited() {
+  return html`<${Page} title="Overview">
+    <${Note}>Rates and health of the whole cluster need the right <code>cluster:*</code>, which you do not have.
+      Here is what you may see.<//>
+    <div class="columns">
+      <${Card} title="Topics"><p><a class="button" href=${link(["topics"])}>Show my topics</a></p><//>
+      <${Card} title="Subscriptions that need attention"><${Concerns} limit=${8} /><//>
+    </div>
+  <//>`;
+}
+
+export function Overview() {
+  const { status, overview, history, problem } = useLive();
+  if (status === "denied" || !may("cluster")) return html`<${Limited} />`;
+  if (!overview) {
+    return html`<${Page} title="Overview">${problem
+      ? html`<${Trouble} problem=${problem} />` : html`<div class="loading" role="status">Loading…</div>`}<//>`;
+  }
+  const samples = history.slice(-MINUTES * 12);
+  return html`<${Page} title="Overview" actions=${html`<${CopyAs} cli="sulina cluster describe" path="/overview" />`}>
+    <${Tiles} overview=${overview} history=${history} />
+    <div class="charts">
+      <section class="card"><${Chart} title="Messages" samples=${samples} unit=${rate} series=${[
+        { name: "in", className: "series-1", value: (each) => each.records_in },
+        { name: "out", className: "series-2", value: (each) => each.records_out }]} /></section>
+      <section class="card"><${Chart} title="Bytes" samples=${samples} unit=${byteRate} binary series=${[
+        { name: "in", className: "series-1", value: (each) => each.bytes_in },
+        { name: "out", className: "series-2", value: (each) => each.bytes_out }]} /></section>
+      <section class="card"><${Chart} title="Publish latency" samples=${samples} unit=${millis} series=${[
+        { name: "p50", className: "series-1", value: (each) => each.p50_ms },
+        { name: "p99", className: "series-2", value: (each) => each.p99_ms }]} /></section>
+      <section class="card"><${Chart} title="Backlog" samples=${samples} unit=${compact} series=${[
+        { name: "messages", className: "series-1", value: (each) => each.backlog }]} /></section>
+    </div>
+    <${Health} overview=${overview} />
+    <div class="columns">
+      <${Card} title="Subscriptions that need attention" actions=${html`<a href=${link(["attention"])}>All</a>`}>
+        <${Concerns} limit=${6} /><//>
+      <${Busiest} overview=${overview} />
+      <${Changes} />
+    </div>
+  <//>`;
+}

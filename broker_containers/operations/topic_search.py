@@ -1,0 +1,156 @@
+"""The handler of ``topic.search``: one page of topics, sorted, of any number of topics.
+
+Names come from memory. Each broker answers with the numbers of the topics that it has open, no
+more of them than the page needs, so the answer's cost does not grow with what is not shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from broker_containers.broker.broker import Broker
+from broker_containers.metrics.traffic import TrafficSampler
+from broker_containers.operations.running import Operations, handles
+from broker_containers.security.access import ACTING
+from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.topic import Topic
+from sulina.metadata.keys import ledgers, topics
+from sulina.model import Delivery
+from sulina.names import TopicName
+from sulina.operations.topics import (
+    TopicOperations,
+    TopicOrder,
+    TopicPage,
+    TopicSummary,
+)
+
+_MOST_ASKED: Final = 2_000
+_KEYS: Final[dict[TopicOrder, Callable[[TopicSummary], Any]]] = {
+    TopicOrder.NAME: lambda row: row.topic,
+    TopicOrder.RECORDS: lambda row: row.records or 0,
+    TopicOrder.RECORDS_IN: lambda row: row.records_in,
+    TopicOrder.RECORDS_OUT: lambda row: row.records_out,
+    TopicOrder.BACKLOG: lambda row: row.backlog,
+    TopicOrder.CONSUMERS: lambda row: row.consumers,
+}
+
+
+class TopicSearchHandlers:
+    """Finds topics by their names."""
+
+    def __init__(self, broker: Broker, operations: Operations, sampler: TrafficSampler) -> None:
+        self._broker = broker
+        self._operations = operations
+        self._sampler = sampler
+
+    @handles(TopicOperations.search)
+    async def search(
+        self,
+        *,
+        text: str = "",
+        namespace: str | None = None,
+        order: TopicOrder = TopicOrder.NAME,
+        descending: bool = False,
+        skip: int = 0,
+        limit: int = 50,
+    ) -> TopicPage:
+        wanted, access = text.lower(), ACTING.get()
+        names = {
+            str(name)
+            for name in self._broker.quotas.stored.topics()
+            if wanted in str(name).lower() and namespace in (None, name.namespace)
+        }
+        visible = {name for name in names if access.sees(name)}
+        enough = min(skip + limit, _MOST_ASKED) if len(visible) == len(names) else _MOST_ASKED
+        given: dict[str, Any] = {"text": text, "order": order, "descending": descending}
+        if namespace is not None:
+            given["namespace"] = namespace
+        answers = await self._operations.of_others(
+            TopicOperations.search, {**given, "limit": enough}, self._broker.clock
+        )
+        rows: dict[str, TopicSummary] = {}
+        for row in (*self._opened(names), *(row for page in answers for row in page.topics)):
+            if row.topic in visible:
+                before = rows.get(row.topic)
+                rows[row.topic] = row if before is None else _added(before, row)
+        opened = sorted(rows.values(), key=_KEYS[order], reverse=descending)
+        if self._operations.asked_by_broker:
+            return TopicPage(tuple(opened[:limit]), len(opened))
+        if order is TopicOrder.NAME:
+            page = sorted(visible, reverse=descending)[skip : skip + limit]
+        else:
+            # Topics that no broker has open have no traffic: all their numbers count as 0.
+            closed = sorted(visible - rows.keys())
+            ranked = [row.topic for row in opened]
+            page = ([*ranked, *closed] if descending else [*closed, *ranked])[skip : skip + limit]
+        found = await asyncio.gather(*(self._complete(name, rows.get(name)) for name in page))
+        return TopicPage(tuple(row for row in found if row is not None), len(visible))
+
+    def _opened(self, names: set[str]) -> Iterable[TopicSummary]:
+        for topic in list(self._broker.loaded()):
+            whole = topic.name.partition_of
+            name = str(topic.name if whole is None else whole[0])
+            if name in names:
+                yield self._summary(name, topic)
+            elif whole is not None and str(topic.name) in names:
+                yield self._summary(str(topic.name), topic)  # its name only looks like a partition
+
+    def _summary(self, name: str, topic: Topic) -> TopicSummary:
+        log, (records_in, bytes_in, records_out, bytes_out) = (
+            topic.log,
+            self._sampler.rates(str(topic.name)),
+        )
+        return TopicSummary(
+            topic=name,
+            delivery=topic.delivery,
+            partitions=0,
+            records=log.end - log.start,
+            bytes=sum(ref.bytes for ref in log.refs) if isinstance(log, ManagedLedger) else 0,
+            records_in=records_in,
+            bytes_in=bytes_in,
+            records_out=records_out,
+            bytes_out=bytes_out,
+            backlog=sum(each.backlog for each in topic.subscriptions.values()),
+            subscriptions=len(topic.subscriptions),
+            producers=len(topic.producers),
+            consumers=topic.consumer_count,
+        )
+
+    async def _complete(self, name: str, row: TopicSummary | None) -> TopicSummary | None:
+        """With what only the metadata knows; None if the topic was deleted meanwhile."""
+        store, topic = self._broker.store, TopicName.parse(name)
+        record = await topics.get(store, topic)
+        if record is None:
+            return None
+        if row is None:
+            row = _closed(name, record.delivery)
+            if record.delivery is Delivery.RELIABLE and not record.partitions:
+                refs = (await ledgers.get(store, topic)).list.ledgers
+                last = refs[-1].last_offset if refs else -1
+                count = None if last is None else last + 1 - (refs[0].first_offset if refs else 0)
+                row = replace(row, records=count, bytes=sum(ref.bytes for ref in refs))
+        return replace(row, partitions=record.partitions)
+
+
+def _closed(name: str, delivery: Delivery) -> TopicSummary:
+    return TopicSummary(name, delivery, 0, None, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0)
+
+
+def _added(one: TopicSummary, other: TopicSummary) -> TopicSummary:
+    """Two partitions of a topic; they have the same subscriptions."""
+    return replace(
+        one,
+        records=(one.records or 0) + (other.records or 0),
+        bytes=one.bytes + other.bytes,
+        records_in=one.records_in + other.records_in,
+        bytes_in=one.bytes_in + other.bytes_in,
+        records_out=one.records_out + other.records_out,
+        bytes_out=one.bytes_out + other.bytes_out,
+        backlog=one.backlog + other.backlog,
+        subscriptions=max(one.subscriptions, other.subscriptions),
+        producers=one.producers + other.producers,
+        consumers=one.consumers + other.consumers,
+    )
