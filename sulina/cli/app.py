@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "produce": ("sulina.cli.messages.produce", "Publish messages to a topic."),
     "consume": ("sulina.cli.messages.consume", "Print messages of a topic as they arrive."),
     "peek": ("sulina.cli.messages.peek", "Print messages stored in a topic."),
+    "top": ("sulina.cli.top.command", "Watch brokers, topics and subscriptions, live."),
     "bench": ("sulina.cli.bench.command", "Measure throughput and latency."),
     "topic": ("sulina.cli.admin.topics", "Create, list, describe, move and delete topics."),
     "ledger": ("sulina.cli.admin.ledgers", "List ledgers, tier them and verify their objects."),

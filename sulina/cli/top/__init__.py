@@ -1,0 +1,1 @@
+"""``sulina top``: brokers, busiest topics and subscriptions that need attention, live."""
