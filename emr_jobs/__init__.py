@@ -21,13 +21,18 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Register the data source ``sulina`` with a session. Raises ``Refused`` before Spark 4."""
+    """Register the data source ``sulina`` with a session. Raises ``Refused`` before Spark 4.
+
+    From Spark 4.1 on, the session tells Python data sources the filters of queries, for which this
+    sets ``spark.sql.python.filterPushdown.enabled``.
+    """
     from emr_jobs.java import check_pyspark
 
     check_pyspark()
     from emr_jobs.source.datasource import SulinaDataSource
 
     spark.dataSource.register(SulinaDataSource)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
 def native(spark: SparkSession, **options: Any) -> DataFrame:

@@ -12,13 +12,13 @@ have more records than the task, this is violated, and the write fails.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
 import sulina
+from emr_jobs.brokers import make_client
 from emr_jobs.sink.options import WriteOptions
 from emr_jobs.sink.rows import RecordChunk
 from sulina.client.producer import Producer
@@ -77,16 +77,6 @@ class _PartitionProducer:
             )
 
 
-def _trusted(tls: str) -> ssl.SSLContext | str | None:
-    """The certificates to trust: the system's, those in a file, or the text itself."""
-    if not tls.startswith("-----BEGIN "):
-        return tls or None
-    try:
-        return ssl.create_default_context(cadata=tls)
-    except ssl.SSLError as error:
-        raise Refused(f"the certificates of the option tls cannot be read: {error}") from None
-
-
 def publish(
     options: WriteOptions, name: str, records: Iterator[RecordChunk], batch: int | None = None
 ) -> Published:
@@ -103,7 +93,7 @@ async def _publish(
 ) -> Published:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
-            sulina.connect(options.url, tls=_trusted(options.tls), token=options.token)
+            make_client(options.url, options.tls, options.token)
         )
         partitions = await _open(stack, client, options, name, batch)
         count = skipped = 0

@@ -17,6 +17,7 @@ from emr_jobs.source.objects import footers as footers_of
 from emr_jobs.source.options import ReadBounds, ReadOptions
 from emr_jobs.source.payloads import Decoder
 from emr_jobs.source.planning import ObjectSlice, plan
+from emr_jobs.source.pushing import narrowed
 from emr_jobs.source.reading import empty_columns, read_slice
 from emr_jobs.source.storage import LakeStorage
 from emr_jobs.source.worker import spare_worker
@@ -40,6 +41,11 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._decoder = decoder
+
+    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name, from 4.1 on
+        """Read less, by the filters of the query; Spark applies all of them nevertheless."""
+        self._options = narrowed(self._options, filters)
+        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options

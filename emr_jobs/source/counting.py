@@ -11,11 +11,14 @@ from emr_jobs.source.options import ReadBounds, parse_options
 from emr_jobs.source.planning import ObjectSlice
 from emr_jobs.source.reading import read_slice
 from emr_jobs.source.storage import LakeStorage
+from sulina.errors import Refused
 
 
 def count_records(options: Mapping[str, Any]) -> int:
     """The number of records that the options select. Blocks; raises the same errors as a read."""
     parsed = parse_options({name: str(value) for name, value in options.items()})
+    if parsed.brokers is not None:
+        raise Refused("counts from metadata are of objects alone: leave out the option live")
     storage, bounds = LakeStorage(parsed.location), parsed.bounds
     chosen = choose(storage, parsed)
     known = footers(storage, [each.found for each in chosen])

@@ -16,10 +16,12 @@ from emr_jobs.sink.options import parse_write_options
 from emr_jobs.sink.stream import StreamWriter
 from emr_jobs.source.batch import BatchReader
 from emr_jobs.source.columns import check_schema, default_schema
+from emr_jobs.source.live import LiveReader
 from emr_jobs.source.options import ReadOptions, parse_options
 from emr_jobs.source.payloads import Decoder, make_decoder
 from emr_jobs.source.stream import StreamReader
 from emr_jobs.source.worker import spare_worker
+from sulina.errors import Refused
 
 
 class SulinaDataSource(DataSource):
@@ -36,10 +38,13 @@ class SulinaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Reads the existing records."""
-        return BatchReader(self._read_options, self._checked(schema), self._decoder)
+        reader = BatchReader if self._read_options.brokers is None else LiveReader
+        return reader(self._read_options, self._checked(schema), self._decoder)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Reads new records as objects appear."""
+        if self._read_options.brokers is not None:
+            raise Refused("a stream reads objects: leave out the option live")
         return StreamReader(self._read_options, self._checked(schema), self._decoder)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

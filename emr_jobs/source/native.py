@@ -6,17 +6,20 @@ sources but not plain Parquet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DataType
+
 from emr_jobs.source.columns import DEFAULT, NAMESPACE, PARTITION, TOPIC, default_schema
-from emr_jobs.source.objects import choose
+from emr_jobs.source.objects import ObjectCandidate, choose, footers
 from emr_jobs.source.options import END, ReadBounds, parse_options
 from emr_jobs.source.storage import LakeStorage
 from sulina.errors import Refused
-from sulina.lake.schema import OBJECT_SCHEMA, OFFSET, PUBLISH_TIME
+from sulina.lake.schema import OBJECT_SCHEMA, OFFSET, PUBLISH_TIME, VALUE, VALUE_ERROR
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,6 +40,8 @@ def native_frame(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
         raise Refused(
             "typed payloads need spark.read.format('sulina'); here use from_json or from_avro"
         )
+    if parsed.brokers is not None:
+        raise Refused("Spark's own reader reads objects alone: leave out the option live")
     scheme_of = scheme or urlsplit(parsed.location.url).scheme
     if not has_file_system(spark, scheme_of):
         raise Refused(
@@ -45,11 +50,15 @@ def native_frame(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
             "(--packages) and set scheme to s3a"
         )
     storage = LakeStorage(parsed.location)
-    paths = [storage.uri(each.found.key, scheme) for each in choose(storage, parsed)]
-    columns = parsed.columns or DEFAULT
+    chosen = choose(storage, parsed)
+    paths = [storage.uri(each.found.key, scheme) for each in chosen]
+    value = _value_type(storage, chosen)
+    typed = () if value is None else (VALUE, VALUE_ERROR)
+    columns = parsed.columns or (*DEFAULT, *typed)
     if not paths:
         return spark.createDataFrame([], default_schema(columns))
-    stored = default_schema([*OBJECT_SCHEMA.names, NAMESPACE, TOPIC, PARTITION])
+    # An object without typed columns, or with those of fewer versions, has nulls.
+    stored = default_schema([*OBJECT_SCHEMA.names, NAMESPACE, TOPIC, PARTITION, *typed], value)
     frame = (
         spark.read.schema(stored).option("basePath", storage.uri("ledgers", scheme)).parquet(*paths)
     )
@@ -71,6 +80,19 @@ def has_file_system(spark: SparkSession, scheme: str) -> bool:
     except Py4JJavaError:
         return False
     return True
+
+
+def _value_type(storage: LakeStorage, chosen: Sequence[ObjectCandidate]) -> DataType | None:
+    """The type of the typed columns: of the newest object of a partition with the most versions.
+
+    None if there are none, or if topics with different schemas are read together.
+    """
+    newest = {each.part: each.found for each in chosen}
+    found = [each for each in footers(storage, newest.values()) if each.typed is not None]
+    if not found or len({each.typed and each.typed.subject_id for each in found}) > 1:
+        return None
+    widest = max(found, key=lambda each: len(each.typed.versions) if each.typed else 0)
+    return from_arrow_type(widest.parquet.schema.to_arrow_schema().field(VALUE).type)
 
 
 def _conditions(bounds: ReadBounds) -> list[Column]:

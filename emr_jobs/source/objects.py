@@ -152,7 +152,9 @@ def choose(storage: LakeStorage, options: ReadOptions) -> list[ObjectCandidate]:
     bounds = options.bounds
     young_us = RealClock().wall_us() - options.gap_seconds * 1_000_000
     chosen: list[ObjectCandidate] = []
-    for objects in existing_parts(storage, options).values():
+    for part, objects in existing_parts(storage, options).items():
+        if not options.wants(part.number):
+            continue
         arrived = _arrived(storage, objects, young_us)
         found = candidates(arrived, bounds.start_offset, bounds.end_offset)
         if bounds.by_time and options.clock_skew is not None:

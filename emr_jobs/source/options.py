@@ -6,7 +6,7 @@ Names are case-insensitive, because Spark sometimes passes them in lower case.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Final
@@ -27,6 +27,7 @@ _KNOWN: Final = (
     *("topic", "path", "bucket", "prefix", "endpoint", "region", "allowEmpty"),
     *("startOffset", "endOffset", "startTime", "endTime", "columns"),
     *("payload", "payloadSchema", "registry", "subject", "version", "onBadPayload"),
+    *("live", "url", "tls", "token"),
     *("partitionBytes", "batchRecords", "maxRecordsPerTrigger", "gapSeconds", "clockSkewSeconds"),
 )
 
@@ -92,6 +93,15 @@ class PayloadOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """The brokers of a live read."""
+
+    url: str
+    tls: str = ""
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
     """All options of a read."""
 
@@ -110,8 +120,16 @@ class ReadOptions:
     """By how many seconds publish times may deviate from offset order; None means any."""
     allow_empty: bool = False
     """Whether topics may have no objects; otherwise they are an error, except for streams."""
+    brokers: BrokerOptions | None = None
+    """For a live read; None reads objects alone."""
+    partitions: frozenset[int] | None = None
+    """The partitions to read; None for all."""
     stream_start: str = "earliest"
     """The text of ``startOffset``, which has more forms for a stream."""
+
+    def wants(self, partition: int) -> bool:
+        """Whether to read a partition of a topic."""
+        return self.partitions is None or partition in self.partitions
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -138,6 +156,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         gap_seconds=0 if given.text("gapSeconds") == "0" else given.count("gapSeconds", 600),
         clock_skew=given.count("clockSkewSeconds", 0) or None,
         allow_empty=given.flag("allowEmpty"),
+        brokers=given.brokers(),
         stream_start=start_text,
     )
 
@@ -230,6 +249,13 @@ class _OptionReader:
         if bucket:
             path = f"s3://{bucket}/{self.text('prefix')}"
         return parse_location(path, self.text("endpoint"), self.text("region"))
+
+    def brokers(self) -> BrokerOptions | None:
+        if not self.flag("live"):
+            return None
+        if not self.text("url"):
+            raise Refused("a live read needs the option url, such as sulina://broker:6655")
+        return BrokerOptions(self.text("url"), self.text("tls"), self.text("token"))
 
     def topics(self) -> TopicPatterns:
         names = [each.strip() for each in self.text("topic").split(",")]

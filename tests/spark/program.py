@@ -19,6 +19,7 @@ import emr_jobs
 
 TOPIC = "/default/orders"
 PLAIN = "/default/plain"
+BROKEN = "/default/broken"
 LIMIT = 40
 _FOR_EVER = 3600.0
 
@@ -73,6 +74,8 @@ def smoke(spark: SparkSession, folder: Path) -> dict[str, Any]:
     frame = spark.read.format("sulina").options(**options).load()
     rows = frame.orderBy("offset").collect()
     plain = spark.read.format("sulina").options(**options | {"topic": PLAIN}).load()
+    some = options | {"topic": BROKEN, "gapSeconds": "0"}
+    broken = spark.read.format("sulina").options(**some).load()
     query = start_stream(spark, folder, availableNow=True)
     query.awaitTermination()
     return {
@@ -81,6 +84,7 @@ def smoke(spark: SparkSession, folder: Path) -> dict[str, Any]:
         "payload": bytes(rows[7].payload).decode(),
         "attributes": rows[0].attributes,
         "plain": [list(row) for row in plain.groupBy("key", "attributes.n").count().collect()],
+        "pushed": broken.where("partition = 0 AND offset >= 10 AND offset < 20").count(),
         "batches": list(written(folder).values()),
     }
 

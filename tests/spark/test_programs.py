@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from emr_jobs.java import java_variables
 from tests.spark.lake_folder import LakeFolder, payload_of
-from tests.spark.program import LIMIT, PLAIN, TOPIC, start_stream, written
+from tests.spark.program import BROKEN, LIMIT, PLAIN, TOPIC, start_stream, written
 from tests.support.environment import environment
 
 _ROOT = Path(__file__).parents[2]
@@ -87,6 +87,11 @@ def test_the_newest_spark_reads_batches_and_streams(tmp_path: Path) -> None:
     for _ in range(2):
         lake.add(TOPIC, 50)
     lake.add(PLAIN, 70, plain=True)
+    for partition in (0, 0, 0, 1):
+        lake.add(f"{BROKEN}-part-{partition}", 10)
+    first, _, *others = lake.objects("broken")
+    for path in (first, *others):
+        path.write_bytes(b"damaged")
     python = str(environment("spark") / "python")
     told: dict[str, Any] = json.loads(first_line(python, tmp_path, "smoke", str(tmp_path)))
     assert told["spark"].split(".") >= ["4", "3"]
@@ -94,5 +99,7 @@ def test_the_newest_spark_reads_batches_and_streams(tmp_path: Path) -> None:
     assert told["payload"] == payload_of(7).decode()
     assert told["attributes"] == {"source": "web", "n": "0"}
     assert told["plain"] == [[None, None, 70]]
+    # It knows which objects it needs: to open a damaged one would be an error.
+    assert told["pushed"] == 10
     # There, a limit holds for the trigger AvailableNow, too.
     assert told["batches"] == [[*range(40)], [*range(40, 80)], [*range(80, 100)]]

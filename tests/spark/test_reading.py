@@ -5,6 +5,9 @@ What does not need Spark is tested without it: planning and reading are plain ob
 
 from __future__ import annotations
 
+import json
+from dataclasses import make_dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +29,8 @@ from emr_jobs.source.planning import plan as partitions_of
 from emr_jobs.source.storage import LakeObject, LakeStorage
 from sulina.errors import CorruptEntry, NotFound, Refused
 from sulina.lake.layout import ObjectName
+from sulina.lake.typed.schema_version import SchemaVersion
+from sulina.lake.typed.table import table_schema
 from tests.spark.lake_folder import NOON, LakeFolder, key_of, payload_of, time_of
 
 ORDERS = "/default/orders"
@@ -353,3 +358,55 @@ def test_frames_are_read_only_if_they_are_asked_for(lake: LakeFolder) -> None:
 def test_options_are_known_whatever_their_case(lake: LakeFolder) -> None:
     given = {"PATH": str(lake.root), "Topic": ORDERS, "startoffset": "3"}
     assert parse_options(given).bounds.start_offset == 3
+
+
+def _told(name: str, column: str, value: Any) -> Any:
+    """A filter as Spark 4.1 tells it; this version has no such classes."""
+    return make_dataclass(name, ["attribute", "value"])((column,), value)
+
+
+def test_filters_that_spark_tells_narrow_what_is_read(lake: LakeFolder) -> None:
+    for number in range(3):
+        for _ in range(3):
+            lake.add(f"{ORDERS}-part-{number}", 10)
+    source = SulinaDataSource(texts(lake))
+    reader = source.reader(source.schema())
+    noon = datetime.fromtimestamp(NOON / 1e6, UTC)
+    filters = [
+        _told("In", "partition", (1, 2, 7)),
+        _told("EqualTo", "partition", 2),
+        _told("GreaterThan", "offset", 4),
+        _told("LessThanOrEqual", "offset", 17),
+        _told("LessThan", "publish_time", noon + timedelta(seconds=12)),
+        _told("EqualTo", "key", b"k1"),
+        _told("StringContains", "producer", "p"),
+    ]
+    assert reader.pushFilters(filters) == filters
+    (partition,) = reader.partitions()
+    assert isinstance(partition, SlicesPartition)
+    assert [each.found.name.first_offset for each in partition.slices] == [0, 10]
+    table = pa.Table.from_batches(list(reader.read(partition)))
+    assert table.column("offset").to_pylist() == list(range(5, 12))
+    reader.pushFilters([_told("EqualTo", "offset", 3)])  # contradicts the others
+    assert not any(list(reader.read(each)) for each in reader.partitions())
+
+
+def test_native_reads_typed_columns_where_objects_have_them(
+    spark: SparkSession, lake: LakeFolder
+) -> None:
+    properties = {"id": {"type": "integer"}, "note": {"type": "string"}}
+    versions = []
+    for number, names in enumerate((["id"], ["id", "note"]), 1):
+        schema = {"type": "object", "properties": {name: properties[name] for name in names}}
+        versions.append(SchemaVersion(7, number, "json_schema", json.dumps(schema).encode()))
+    lake.add(ORDERS, 2)
+    assert "value" not in emr_jobs.native(spark, path=lake.root, topic=ORDERS).columns
+    lake.add(ORDERS, 2, table=table_schema(versions[:1]))
+    lake.add(ORDERS, 2, table=table_schema(versions))
+    rows = emr_jobs.native(spark, path=lake.root, topic=ORDERS).orderBy("offset")
+    assert [tuple(row) for row in rows.select("value.id", "value.note").collect()] == [
+        *[(None, None)] * 2,
+        *[(offset, None) for offset in (2, 3)],
+        *[(offset, f"n{offset}") for offset in (4, 5)],
+    ]
+    assert rows.where("value_error IS NOT NULL").count() == 0
