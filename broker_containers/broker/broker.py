@@ -141,7 +141,11 @@ class Broker:
             self.quotas,
         )
         self.retention = Retention(
-            clock, settings.retention_seconds, self.loaded, StorageQuotas(store, self.quotas)
+            clock,
+            settings.retention_seconds,
+            self.loaded,
+            StorageQuotas(store, self.quotas),
+            self._grace,
         )
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
         self.object_cleanup = ObjectCleanup(tier, store, clock)
@@ -151,6 +155,9 @@ class Broker:
         ] = lambda _, create: create()
         """Called to create a topic because somebody uses it, with what creates it."""
         self._first_uses: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
+
+    def _grace(self, in_objects: bool) -> float:
+        return self.settings.tier.grace_seconds if in_objects else self.settings.grace_seconds
 
     async def __aenter__(self) -> Broker:
         await namespaces.create_first(self.store)

@@ -64,6 +64,10 @@ class BrokerSettings:
     """Acknowledgements after that are lost in a crash."""
     retention_seconds: float = settable.seconds(10.0, 0.1, settable.DAY, settable.ROUND,
         "How often retention policies are applied.")
+    grace_seconds: float = settable.seconds(0.0, 0, settable.YEAR, settable.ROUND,
+        "How long ledgers without an object are kept after retention removed them from their "
+        "topic; see tier.grace_seconds.")
+    """0, because the space is needed, unlike that of objects."""
     audit_retention_seconds: int = settable.whole_seconds(400 * 86_400, 0, 100 * settable.YEAR,
         settable.ROUND, "How long audit records are kept; 0 is for ever.")
     audit_retention_bytes: int = settable.bytes(0, 0, 1 << 60, settable.ROUND,

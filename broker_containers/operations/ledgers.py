@@ -36,7 +36,7 @@ class LedgerHandlers:
         rows = []
         for part in parts:
             stored = await ledgers.get(self._broker.store, part)
-            rows += [_row(part, ref) for ref in stored.list.ledgers]
+            rows += [_row(part, ref) for ref in stored.list.visible]
         return tuple(rows)
 
     @handles(LedgerOperations.offload)

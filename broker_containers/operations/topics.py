@@ -17,6 +17,8 @@ from broker_containers.operations.subscriptions import subscription_row
 from broker_containers.quotas.quotas import SYSTEM
 from broker_containers.security.access import ACTING
 from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.retention import consumed_below
+from broker_containers.topics.retention_plan import fates
 from broker_containers.topics.topic import Topic
 from sulina.audit import TOPIC as AUDIT_TOPIC
 from sulina.errors import Refused
@@ -29,16 +31,19 @@ from sulina.names import TopicName
 from sulina.operations.client import AdminClient
 from sulina.operations.cluster import BrokerOperations, BrokerStats
 from sulina.operations.topics import (
+    LedgerFate,
     LedgerSpan,
     NamespaceDetails,
     NamespaceLimits,
     NamespaceOperations,
+    RetentionUndone,
     TopicCreated,
     TopicDetails,
     TopicLedgers,
     TopicLimits,
     TopicLog,
     TopicOperations,
+    TopicRetention,
     TopicRow,
 )
 
@@ -102,7 +107,7 @@ async def _lengths(
     for start in range(0, min(len(elsewhere), _MOST_READ), _AT_ONCE):
         batch = elsewhere[start : start + _AT_ONCE]
         stored = await asyncio.gather(*(ledgers.get(store, part) for part in batch))
-        lengths.update(zip(batch, (_length(each.list.ledgers) for each in stored), strict=True))
+        lengths.update(zip(batch, (_length(each.list.visible) for each in stored), strict=True))
     return lengths
 
 
@@ -243,12 +248,74 @@ class TopicHandlers:
     async def log(self, topic: str) -> TopicLog:
         return _log_of(await self._broker.topic(TopicName.parse(topic), create=False))
 
+    @handles(TopicOperations.retention)
+    async def retention(
+        self,
+        topic: str,
+        *,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        delete_consumed: bool | None = None,
+    ) -> TopicRetention:
+        asked = {
+            "retention_ms": retention_ms,
+            "retention_bytes": retention_bytes,
+            "delete_consumed": delete_consumed,
+        }
+        found, log = await self._stored(topic)
+        retention, now_us = self._broker.retention, self._broker.clock.wall_us()
+        policy = (retention.policy_of(found) or Policy()).with_changes(
+            {name: value for name, value in asked.items() if value is not None}
+        )
+        rows = []
+        for fate in fates(log.refs, policy, now_us, consumed_below(found)):
+            leaves_us = fate.leaves_us
+            kept_us = retention.kept_us([fate.ref])
+            deleted_us = None if leaves_us is None else leaves_us + kept_us
+            rows.append(_fate(fate.ref, leaves_us, fate.reason, deleted_us))
+        refs, removals = log.removed
+        gone = [removal for removal in removals for _ in range(removal.ledgers)]
+        removed = [
+            _fate(ref, removal.since_us, None, removal.until_us)
+            for ref, removal in zip(refs, gone, strict=True)
+        ]
+        return TopicRetention(str(found.name), now_us, tuple(removed), tuple(rows))
+
+    @handles(TopicOperations.undo_retention)
+    async def undo_retention(self, topic: str) -> RetentionUndone:
+        found, log = await self._stored(topic)
+        count = await self._broker.retention.restore(found)
+        return RetentionUndone(str(found.name), count, log.start)
+
+    async def _stored(self, topic: str) -> tuple[Topic, ManagedLedger]:
+        found = await self._broker.topic(TopicName.parse(topic), create=False)
+        if not isinstance(found.log, ManagedLedger):
+            raise Refused(f"{topic} is {found.delivery}: it stores nothing, so nothing is removed")
+        return found, found.log
+
     @handles(TopicOperations.ledgers)
     async def ledgers(self, topic: str) -> TopicLedgers:
         name = TopicName.parse(topic)
         await self._broker.describe(name, create=False, delivery=None)
         found = (await ledgers.get(self._store, name)).list
-        return TopicLedgers(str(name), found.epoch, tuple(found.ledgers))
+        return TopicLedgers(str(name), found.epoch, tuple(found.visible))
+
+
+def _fate(
+    ref: ledgers.LedgerRef, leaves_us: int | None, reason: str | None, deleted_us: int | None
+) -> LedgerFate:
+    return LedgerFate(
+        ledger=ref.id,
+        first_offset=ref.first_offset,
+        last_offset=ref.last_offset,
+        bytes=ref.bytes,
+        newest_us=max(ref.last_time_us, 0),
+        entries=ref.is_local,
+        object=ref.tiered is not None,
+        leaves_us=leaves_us,
+        reason=reason,
+        deleted_us=deleted_us,
+    )
 
 
 def _log_of(topic: Topic) -> TopicLog:

@@ -33,6 +33,7 @@ from storage_grpc.ledgers import Ledgers, LedgerWriter
 from storage_grpc.tier.tier import Tier, head_of
 from sulina.errors import Fenced, StorageFull, SulinaError
 from sulina.metadata.keys import unreferenced_objects
+from sulina.metadata.keys.ledger_list import Removal
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
 from sulina.metadata.store import Compare, MetadataStore, Op
 from sulina.names import TopicName
@@ -154,7 +155,7 @@ class ManagedLedger:
 
     @property
     def start(self) -> int:
-        return self._list.ledgers[0].first_offset if self._list.ledgers else self.end
+        return visible[0].first_offset if (visible := self._list.visible) else self.end
 
     @property
     def usable(self) -> bool:
@@ -164,8 +165,8 @@ class ManagedLedger:
     def refs(self) -> tuple[LedgerRef, ...]:
         """The ledgers with data, in order; the last one may be open."""
         if self._written is None:
-            return self._list.ledgers
-        return (*self._list.ledgers[:-1], self._written.ref)
+            return self._list.visible
+        return (*self._list.visible[:-1], self._written.ref)
 
     async def _take_over(self) -> None:
         async with self._owned.taking(self._guards()) as before:
@@ -420,15 +421,46 @@ class ManagedLedger:
 
     # ---- ending ----
 
-    async def trim(self, count: int) -> int:
-        """Delete up to ``count`` of the oldest ledgers; returns how many.
+    @property
+    def removed(self) -> tuple[tuple[LedgerRef, ...], tuple[Removal, ...]]:
+        """The ledgers that were removed and can be restored, oldest first, and when they were."""
+        return self._list.ledgers[: self._list.hidden], self._list.removed
 
-        The list changes before any data is deleted.
+    async def trim(self, count: int, keep_us: int = 0) -> int:
+        """Remove up to ``count`` of the oldest ledgers; returns how many.
+
+        Their data is deleted, with what was removed before, after the list has changed; with
+        ``keep_us`` it is kept for that time, and can be restored.
         """
+        await self._switched()
+        assert 0 < count < len(self._list.visible), "the newest ledger is kept"
+        if not keep_us:
+            return await self._delete(self._list.hidden + count)
+        now_us = self._clock.wall_us()
+        await self._owned.commit(lambda before: before.removing(count, now_us, now_us + keep_us))
+        return count
+
+    async def delete_overdue(self, now_us: int) -> int:
+        """Delete the data of ledgers that were removed and kept for long enough."""
+        await self._switched()
+        count = self._list.overdue(now_us)
+        return await self._delete(count) if 0 < count < len(self._list.ledgers) else 0
+
+    async def restore(self) -> int:
+        """Restore the ledgers that were removed and whose data is kept; returns how many."""
+        await self._switched()
+        count = self._list.hidden
+        if count:
+            await self._owned.commit(lambda before: replace(before, removed=()))
+        return count
+
+    async def _switched(self) -> None:
         if self._switching is not None:
             await asyncio.wait([self._switching])
+
+    async def _delete(self, count: int) -> int:
+        """Delete the data of the oldest ledgers. The list changes first."""
         count = min(count, unreferenced_objects.LEDGERS_PER_RECORD)
-        assert 0 < count < len(self._list.ledgers), "the newest ledger is kept"
         gone = self._list.ledgers[:count]
         objects = may_have_objects(self.tier, gone)
         doom = unreferenced_objects.puts(self.topic, objects, self._clock.wall_us())

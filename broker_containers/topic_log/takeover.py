@@ -150,8 +150,8 @@ async def fence_and_read(
                 )
             break
         empty.append(refs.pop())  # created but never written
-    taken = LedgerList(epoch=before.epoch + 1, ledgers=tuple(refs), pages=before.pages)
-    return FencedLog(taken, dedup, end, tuple(empty))
+    taken = replace(before, epoch=before.epoch + 1, ledgers=tuple(refs))
+    return FencedLog(taken.fitted(), dedup, end, tuple(empty))
 
 
 async def _read_end(

@@ -1,8 +1,7 @@
-"""Deletes old data of topics: by age, by size, and once all subscriptions consumed it.
+"""Applies the policies of topics: passes over expired records, removes old data, limits backlogs.
 
-Deletes whole ledgers, oldest first. The newest holds the next offset and the producers' sequences,
-so an empty ledger, which takes those over, begins before it is deleted. That happens only by age
-and consumption: a topic that is smaller than one ledger would otherwise lose what was just written.
+``retention_plan`` decides what goes. What was removed can be restored as long as its data is kept
+(``tier.grace_seconds`` for objects, ``broker.grace_seconds`` for ledgers without one).
 """
 
 from __future__ import annotations
@@ -10,40 +9,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-from broker_containers.topics.storage_quotas import StorageQuotas
+from broker_containers.topics.retention_plan import expired, too_old
+from broker_containers.topics.storage_quotas import StorageQuotas, backlog_of
 from broker_containers.topics.topic import Topic
 from sulina.audit import TOPIC as AUDIT_TOPIC
-from sulina.errors import SulinaError
+from sulina.errors import Refused, SulinaError
 from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.metadata.keys.policy import Policy
 from sulina.metadata.keys.unreferenced_objects import LEDGERS_PER_RECORD
 from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
-
-
-def expired(refs: Sequence[LedgerRef], policy: Policy, now_us: int, consumed: int) -> int:
-    """How many of the oldest ledgers, except the newest, the policy allows to delete.
-
-    ``consumed``: every subscription has acknowledged all records below this offset.
-    """
-    kept_bytes = sum(ref.bytes for ref in refs)
-    count = 0
-    for ref in refs[:-1]:
-        too_much = policy.retention_bytes and kept_bytes > policy.retention_bytes
-        done_with = policy.delete_consumed and (ref.last_offset or 0) < consumed
-        if not (_too_old(ref, policy, now_us) or too_much or done_with):
-            break
-        kept_bytes -= ref.bytes
-        count += 1
-    return count
+_PARTS: Final = 4
+"""With ``retention_bytes``, a ledger is closed at this fraction of it: less goes at once."""
+_SMALLEST: Final = 1 << 20
 
 
 def newest_expired(log: ManagedLedger, policy: Policy, now_us: int, consumed: int) -> bool:
-    """Whether the policy allows to delete all records.
+    """Whether the policy allows to remove all records.
 
     If the ledger is open, consumption counts once it is old enough to be closed anyway: otherwise
     a topic with few records would begin a ledger in each round.
@@ -53,11 +39,13 @@ def newest_expired(log: ManagedLedger, policy: Policy, now_us: int, consumed: in
         return False
     rested = log.written_for == 0 or log.written_for >= log.settings.roll_seconds
     done_with = policy.delete_consumed and consumed >= log.end and rested
-    return bool(done_with or _too_old(newest, policy, now_us))
+    return bool(done_with or too_old(newest, policy, now_us))
 
 
-def _too_old(ref: LedgerRef, policy: Policy, now_us: int) -> bool:
-    return bool(policy.retention_ms and now_us - ref.last_time_us > policy.retention_ms * 1000)
+def consumed_below(topic: Topic) -> int:
+    """Every subscription has acknowledged all records below this offset."""
+    positions = [each.position for each in topic.subscriptions.values()]
+    return min(positions, default=topic.log.start)
 
 
 class RecordedRetention(Protocol):
@@ -81,12 +69,15 @@ class Retention:
         interval: float,
         topics: Callable[[], Iterable[Topic]],
         storage_quotas: StorageQuotas,
+        grace: Callable[[bool], float] = lambda _: 0.0,
     ) -> None:
+        """``grace``: how many seconds to keep what is removed, with objects or without."""
         self._clock = clock
         self.interval = interval
         """Seconds between rounds; a change applies after the current round."""
         self._topics = topics
         self._storage_quotas = storage_quotas
+        self._grace = grace
         self.audit: RecordedRetention | None = None
         """Applies to the audit trail."""
 
@@ -111,17 +102,19 @@ class Retention:
             _log.warning("counting stored bytes for quotas failed; will retry: %s", error)
 
     async def apply(self, topic: Topic) -> int:
-        """Delete a topic's expired ledgers; returns how many."""
+        """Remove a topic's expired ledgers; returns how many."""
         log = topic.log
         if not isinstance(log, ManagedLedger) or not log.usable:
             return 0
         recorded = self.audit if str(topic.name) == AUDIT_TOPIC else None
-        policy = topic.policy if recorded is None else recorded.policy()
+        policy = self.policy_of(topic)
+        await log.delete_overdue(self._clock.wall_us())
         if policy is None:
             return 0
-        positions = [s.position for s in topic.subscriptions.values()]
-        consumed = min(positions, default=log.start)
-        now_us = self._clock.wall_us()
+        if recorded is None:
+            await self._limit_backlog(topic, log, policy)
+            await self._close_large(log, policy)
+        consumed, now_us = consumed_below(topic), self._clock.wall_us()
         count = expired(log.refs, policy, now_us, consumed)
         all_others = bool(log.refs) and count == len(log.refs) - 1
         if all_others and recorded is None and newest_expired(log, policy, now_us, consumed):
@@ -131,6 +124,70 @@ class Retention:
         if not count or not log.usable:
             return 0
         if recorded is None:
-            return await log.trim(count)
+            return await log.trim(count, self.kept_us(refs[:count]))
         count = min(count, LEDGERS_PER_RECORD)  # as many as are deleted at once
         return await recorded.trim(refs[count].first_offset, partial(log.trim, count))
+
+    def policy_of(self, topic: Topic) -> Policy | None:
+        """The policy that retention applies to a topic; None keeps everything."""
+        if self.audit is not None and str(topic.name) == AUDIT_TOPIC:
+            return self.audit.policy()
+        return topic.policy
+
+    def kept_us(self, refs: Sequence[LedgerRef]) -> int:
+        """How long the data of ledgers is kept after they are removed."""
+        return int(self._grace(all(ref.tiered is not None for ref in refs)) * 1e6)
+
+    async def restore(self, topic: Topic) -> int:
+        """Restore what was removed and is kept; returns how many ledgers.
+
+        Raises ``Refused`` if there is nothing, or the policy would remove it again.
+        """
+        log = topic.log
+        removed = log.removed[0] if isinstance(log, ManagedLedger) else ()
+        if not removed:
+            raise Refused(f"nothing that was removed from {topic.name} can be restored")
+        assert isinstance(log, ManagedLedger)
+        now_us = self._clock.wall_us()
+        again = expired((*removed, *log.refs), topic.policy, now_us, consumed_below(topic))
+        if again:
+            raise Refused(
+                f"the policy of {topic.name} would remove it again at once: first change "
+                "retention_ms, retention_bytes or delete_consumed, with `sulina topic policy`"
+            )
+        return await log.restore()
+
+    async def _limit_backlog(self, topic: Topic, log: ManagedLedger, policy: Policy) -> None:
+        limit = policy.backlog_bytes
+        topic.full = ""
+        if not limit:
+            return
+        weighed = backlog_of(topic)
+        use = sum(each.bytes for each in weighed)
+        if use <= limit:
+            return
+        if not policy.backlog_drop_oldest:
+            topic.full = (
+                f"the slowest subscription of {topic.name} is {use:,} bytes behind, and its "
+                f"backlog_bytes allows {limit:,}: acknowledge more, delete the subscription, or "
+                "raise the limit"
+            )
+            return
+        count = 0
+        for each in weighed[:-1]:
+            if use <= limit:
+                break
+            use -= each.bytes
+            count += 1
+        if count:
+            await log.trim(count)
+            _log.info("%s: removed its %d oldest ledgers: backlog_bytes", topic.name, count)
+        elif len(weighed) == 1:
+            await log.roll()  # only a closed ledger can be removed, once another has begun
+
+    async def _close_large(self, log: ManagedLedger, policy: Policy) -> None:
+        """Close the newest ledger before it makes up most of what the policy keeps."""
+        if not policy.retention_bytes or not log.refs:
+            return
+        if log.refs[-1].bytes >= max(policy.retention_bytes // _PARTS, _SMALLEST):
+            await log.roll()

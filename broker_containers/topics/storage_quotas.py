@@ -94,7 +94,7 @@ class StorageQuotas:
                 weighed = await self._stored(namespace, here)
                 reason = await self._enforce(namespace, here, "stored_bytes", limit, weighed)
             if limit := self._quotas.limit(subject, "backlog_bytes"):
-                backlog = [each for topic in here for each in _backlog(topic)]
+                backlog = [each for topic in here for each in backlog_of(topic)]
                 late = await self._enforce(namespace, here, "backlog_bytes", limit, backlog)
                 reason = reason or late
             if reason and namespace not in self._quotas.full:
@@ -171,7 +171,8 @@ def _weighed(
     ]
 
 
-def _backlog(topic: Topic) -> list[WeighedLedger]:
+def backlog_of(topic: Topic) -> list[WeighedLedger]:
+    """The ledgers of a topic, with what its slowest subscription has not acknowledged."""
     positions = [each.position for each in topic.subscriptions.values()]
     if not positions:
         return []

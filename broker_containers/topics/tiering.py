@@ -16,12 +16,14 @@ from typing import Final
 
 from broker_containers import settable
 from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.retention import consumed_below
 from broker_containers.topics.topic import Topic
 from storage_grpc.tier.tier import OffloadJob, Tier, head_of
 from sulina.errors import SulinaError, Unavailable
 from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.metadata.keys import closing
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, TieredRef
+from sulina.metadata.keys.policy import Policy
 from sulina.metadata.store import Op
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
@@ -52,6 +54,9 @@ class TieringSettings:
         "How many of a topic's newest bytes always stay there.")
     offload_seconds: float = settable.seconds(900.0, 1, settable.DAY, settable.ROUND,
         "Timeout for tiering one ledger; it is tried again later.")
+    grace_seconds: float = settable.seconds(float(settable.DAY), 0, settable.YEAR, settable.ROUND,
+        "How long objects are kept after retention removed them from their topic; until then, "
+        "`sulina topic retention --undo` restores them.")
     typed_columns: bool = settable.flag(True, settable.ROUND,
         "Whether objects of topics with a schema have typed columns.")
     # fmt: on
@@ -93,13 +98,27 @@ def untiered(refs: Iterable[LedgerRef]) -> list[LedgerRef]:
     return [ref for ref in closed if ref.tiered is None and ref.records > 0]
 
 
-def droppable(refs: Sequence[LedgerRef], settings: TieringSettings, now_us: int) -> list[LedgerRef]:
-    """Tiered ledgers whose entries may be deleted, oldest first."""
+def droppable(
+    refs: Sequence[LedgerRef],
+    settings: TieringSettings,
+    now_us: int,
+    policy: Policy | None = None,
+    consumed: int = 0,
+) -> list[LedgerRef]:
+    """Tiered ledgers whose entries may be deleted, oldest first.
+
+    The topic's ``policy`` goes before the broker's settings. ``consumed``: every subscription has
+    acknowledged all records below this offset.
+    """
+    policy = policy or Policy()
     found: list[LedgerRef] = []
     newer = 0
+    kept_us = policy.local_retention_ms * 1000 or settings.local_seconds * 1e6
+    kept_bytes = policy.local_retention_bytes or settings.local_bytes
     for ref in reversed(refs):
-        old = now_us - ref.last_time_us >= settings.local_seconds * 1e6
-        if ref.tiered is not None and ref.tiered.local and old and newer >= settings.local_bytes:
+        old = now_us - ref.last_time_us >= kept_us and newer >= kept_bytes
+        done_with = policy.local_delete_consumed and (ref.last_offset or 0) < consumed
+        if ref.tiered is not None and ref.tiered.local and (old or done_with):
             found.append(ref)
         newer += ref.bytes
     return found[::-1]
@@ -224,15 +243,25 @@ class Tiering:
             log.tiered.bytes += tiered.size
 
     async def _drop_all(self) -> None:
-        for log in self._logs():
+        for topic in list(self._topics()):
+            log = topic.log
+            if not isinstance(log, ManagedLedger) or not log.usable:
+                continue
             try:
-                await self.drop_local(log)
+                await self.drop_local(log, topic.policy, consumed_below(topic))
             except SulinaError as error:
                 _log.warning("deleting entries of %s failed; will retry: %s", log.topic, error)
 
-    async def drop_local(self, log: ManagedLedger) -> None:
+    async def drop_local(
+        self, log: ManagedLedger, policy: Policy | None = None, consumed: int = 0
+    ) -> None:
         """Delete the entries of tiered ledgers that no longer need to stay on storage nodes."""
-        while refs := droppable(log.refs, self.settings, self._clock.wall_us())[:_AT_A_TIME]:
+
+        def wanted() -> list[LedgerRef]:
+            now_us = self._clock.wall_us()
+            return droppable(log.refs, self.settings, now_us, policy, consumed)[:_AT_A_TIME]
+
+        while refs := wanted():
             gone: dict[int, LedgerRef] = {}
             for ref in refs:
                 assert ref.tiered is not None and ref.tiered.local

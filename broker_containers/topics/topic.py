@@ -69,6 +69,8 @@ class Topic:
         """Milliseconds from receiving a frame until it is durable."""
         self._latency = latency
         self.quotas = quotas
+        self.full = ""
+        """Why nothing can be published: its backlog is larger than its policy allows."""
         self.producers: dict[str, TopicProducer] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self._exclusive: TopicProducer | None = None
@@ -172,6 +174,8 @@ class Topic:
             return Refused(f"the frame was not sent by producer {producer.name!r}")
         if self.quotas is not None and self.name.namespace in self.quotas.full:
             return QuotaExceeded(self.quotas.full[self.name.namespace])
+        if self.full:
+            return QuotaExceeded(self.full)
         limit = self.policy.max_message_size
         # Frames are decoded only if a record in them could exceed the limit.
         if limit and header.raw_length > limit:

@@ -45,9 +45,27 @@ class NamespaceLimits(TypedDict, total=False):
         bool, "Records that every subscription has acknowledged may be deleted."
     ]
     ttl_ms: Annotated[Count, "No subscription delivers records that were published earlier."]
+    local_retention_ms: Annotated[
+        Count, "Entries of tiered ledgers that are older may be deleted; 0: the brokers' setting."
+    ]
+    local_retention_bytes: Annotated[
+        Count, "This much of the newest data stays as entries, too; 0: the brokers' setting."
+    ]
+    local_delete_consumed: Annotated[
+        bool, "Entries of tiered ledgers that every subscription has acknowledged may be deleted."
+    ]
+    backlog_bytes: Annotated[Count, "How far, in bytes, the slowest subscription may be behind."]
+    backlog_drop_oldest: Annotated[
+        bool, "Beyond backlog_bytes, delete the oldest records instead of refusing producers."
+    ]
+    delete_unused_ms: Annotated[
+        Count, "A topic that nobody used for this long may be deleted with its data."
+    ]
 
 
 _LimitOfTopic = Annotated[int | None, Between(), "null leaves it to the namespace."]
+_IfItWere = Annotated[int | None, Between(), "Show it as if the policy said so."]
+_FlagOfTopic = Annotated[bool | None, "null leaves it to the namespace."]
 
 
 class TopicLimits(TypedDict, total=False):
@@ -60,8 +78,14 @@ class TopicLimits(TypedDict, total=False):
     max_message_size: _LimitOfTopic
     retention_ms: _LimitOfTopic
     retention_bytes: _LimitOfTopic
-    delete_consumed: Annotated[bool | None, "null leaves it to the namespace."]
+    delete_consumed: _FlagOfTopic
     ttl_ms: _LimitOfTopic
+    local_retention_ms: _LimitOfTopic
+    local_retention_bytes: _LimitOfTopic
+    local_delete_consumed: _FlagOfTopic
+    backlog_bytes: _LimitOfTopic
+    backlog_drop_oldest: _FlagOfTopic
+    delete_unused_ms: _LimitOfTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +255,43 @@ class TopicMove:
     target: Name
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerFate:
+    """A ledger, and when it goes. Times are microseconds since 1970."""
+
+    ledger: Count
+    first_offset: Count
+    last_offset: int | None
+    bytes: Count
+    newest_us: Annotated[Count, "The publish time of its newest record; 0 if it has none."]
+    entries: Annotated[bool, "Whether storage nodes have it."]
+    object: Annotated[bool, "Whether the object store has it."]
+    leaves_us: Annotated[
+        int | None, "When it leaves the topic, if nothing more is published or acknowledged."
+    ]
+    reason: Annotated[str | None, "The field of the policy that removes it."]
+    deleted_us: Annotated[int | None, "When its data is deleted; until then it can be restored."]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRetention:
+    """What retention removes of a topic without partitions, or of one partition."""
+
+    topic: TopicText
+    now_us: Annotated[Count, "The time by the owner's clock."]
+    removed: Annotated[tuple[LedgerFate, ...], "What was removed, and can be restored."]
+    ledgers: tuple[LedgerFate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionUndone:
+    """What was restored."""
+
+    topic: TopicText
+    ledgers: Count
+    start_offset: Annotated[Count, "Where the topic begins now."]
+
+
 class TopicOperations(OperationGroup, name="topic"):
     """Operations on topics."""
 
@@ -296,6 +357,29 @@ class TopicOperations(OperationGroup, name="topic"):
         """Show the limits in force for a topic, or change some.
 
         0 is no limit; null leaves a limit to the namespace.
+        """
+
+    @operation(GET("/topics/{topic}/retention"), right=SEE_TOPIC, runs_on=RunsOn.TOPIC_OWNER)
+    async def retention(
+        self,
+        topic: TopicText,
+        *,
+        retention_ms: _IfItWere = None,
+        retention_bytes: _IfItWere = None,
+        delete_consumed: Annotated[bool | None, "Show it as if the policy said so."] = None,
+    ) -> TopicRetention:
+        """Show what retention removes of a topic without partitions, or of one partition, and when.
+
+        Changes nothing. With arguments, as if these were the policy's.
+        """
+
+    @operation(
+        POST("/topics/{topic}/retention/undo"), right=MANAGE_TOPIC, runs_on=RunsOn.TOPIC_OWNER
+    )
+    async def undo_retention(self, topic: TopicText) -> RetentionUndone:
+        """Restore what retention removed, as long as its data is kept.
+
+        Refused while the policy would remove it again.
         """
 
     @operation(GET("/topics/{topic}/ledgers"), right=SEE_TOPIC)

@@ -23,6 +23,8 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("topic.lookup", {"topic": TOPIC}),
     ("topic.owners", {"namespace": "default"}),
     ("topic.policy", {"topic": TOPIC, "retention_ms": 1000, "retention_bytes": None}),
+    ("topic.retention", {"topic": TOPIC, "retention_ms": 1000, "delete_consumed": True}),
+    ("topic.undo_retention", {"topic": TOPIC}),
     ("topic.move", {"topic": TOPIC}),
     ("messages.publish", {"topic": TOPIC, "messages": [{"payload": "hello", "key": "k"}]}),
     ("messages.peek", {"topic": TOPIC, "start": "earliest", "limit": 10}),
@@ -91,5 +93,7 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("principal.delete", {"principal": "example"}),
     ("audit.list", {"limit": 10}),
 ]
-REFUSED_HERE: Final = frozenset({"ledger.offload", "ledger.verify", "token.revoke", "audit.list"})
+REFUSED_HERE: Final = frozenset(
+    {"ledger.offload", "ledger.verify", "token.revoke", "audit.list", "topic.undo_retention"}
+)
 """They need an object store, a token's id, or an audit trail."""

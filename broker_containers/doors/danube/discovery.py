@@ -65,7 +65,7 @@ class StorageService:
                 etag=f"{ledger.id}-{ledger.last_entry}",
                 created_at=ledger.first_time_us // _MICROSECONDS,
             )
-            for ledger in stored.list.ledgers
+            for ledger in stored.list.visible
             if ledger.last_offset is not None
             and ledger.last_offset >= max(ledger.first_offset, request.after_offset)
         ]

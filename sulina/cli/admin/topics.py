@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from sulina.cli.admin.copies import copy, restore
+from sulina.cli.admin.retention import retention
 from sulina.cli.command import CliGroup
 from sulina.cli.output import (
     columns,
@@ -240,6 +241,7 @@ async def _move(settings: CliSettings, name: str, target: str | None, wait: bool
 
 
 topic.add_command(copy)
+topic.add_command(retention)
 topic.add_command(restore)
 
 

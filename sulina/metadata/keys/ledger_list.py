@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from typing import Final
 
 from sulina.errors import Refused
 
@@ -79,6 +80,21 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Removal:
+    """Ledgers that retention removed from the topic, and whose data is kept for a while."""
+
+    ledgers: int
+    """How many; they are the oldest of the list, after those of earlier removals."""
+    since_us: int
+    until_us: int
+    """When their data may be deleted."""
+
+
+_REMOVALS: Final = 16
+"""Removals within this fraction of the time for which data is kept become one."""
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerList:
     """A topic's ledgers from oldest to newest, and the epoch of the owner that wrote the list.
 
@@ -89,6 +105,8 @@ class LedgerList:
     ledgers: tuple[LedgerRef, ...] = ()
     pages: tuple[Page, ...] = ()
     """The pages with the oldest ledgers; the others are in the list's own value."""
+    removed: tuple[Removal, ...] = ()
+    """What is still in the list, so that it can be restored, and no longer in the topic."""
 
     def __post_init__(self) -> None:
         if len({ledger.id for ledger in self.ledgers}) != len(self.ledgers):
@@ -99,6 +117,35 @@ class LedgerList:
                     f"ledger {ledger.id} ends at offset {ledger.last_offset} but ledger "
                     f"{following.id} begins at {following.first_offset}"
                 )
+
+    @property
+    def hidden(self) -> int:
+        """How many of the oldest ledgers were removed from the topic."""
+        return sum(removal.ledgers for removal in self.removed)
+
+    @property
+    def visible(self) -> tuple[LedgerRef, ...]:
+        """The ledgers that the topic has."""
+        return self.ledgers[self.hidden :] if self.removed else self.ledgers
+
+    def removing(self, count: int, now_us: int, until_us: int) -> LedgerList:
+        """A copy in which the ``count`` oldest visible ledgers are removed, and kept until then."""
+        last = self.removed[-1] if self.removed else None
+        if last is not None and now_us - last.since_us < (until_us - now_us) // _REMOVALS:
+            joined = Removal(last.ledgers + count, last.since_us, max(until_us, last.until_us))
+            return replace(self, removed=(*self.removed[:-1], joined))
+        return replace(self, removed=(*self.removed, Removal(count, now_us, until_us)))
+
+    def overdue(self, now_us: int) -> int:
+        """How many of the oldest ledgers need not be kept any longer."""
+        due = [at for at, removal in enumerate(self.removed) if removal.until_us <= now_us]
+        return sum(removal.ledgers for removal in self.removed[: due[-1] + 1]) if due else 0
+
+    def fitted(self) -> LedgerList:
+        """A copy that removes no more ledgers than it has."""
+        return replace(
+            self, removed=_without(self.removed[::-1], self.hidden - len(self.ledgers))[::-1]
+        )
 
     @property
     def paged(self) -> int:
@@ -120,7 +167,8 @@ class LedgerList:
             first = pages.pop(0)
             if gone < first.count:
                 pages.insert(0, replace(first, count=first.count - gone, skip=first.skip + gone))
-        return replace(self, ledgers=self.ledgers[count:], pages=tuple(pages))
+        removed = _without(self.removed, count)
+        return replace(self, ledgers=self.ledgers[count:], pages=tuple(pages), removed=removed)
 
     def changed(self, ref: LedgerRef) -> LedgerList:
         """A copy with ``ref`` in place of the ledger with its id, if there is one."""
@@ -132,3 +180,14 @@ class LedgerList:
         kept = self.ledgers[self.paged :]
         others = tuple(ref for ref in kept if ref.id != ledger)
         return replace(self, ledgers=self.ledgers[: self.paged] + others)
+
+
+def _without(removed: tuple[Removal, ...], count: int) -> tuple[Removal, ...]:
+    """Removals without their first ``count`` ledgers."""
+    left: list[Removal] = []
+    for removal in removed:
+        gone = min(max(count, 0), removal.ledgers)
+        count -= gone
+        if gone < removal.ledgers:
+            left.append(replace(removal, ledgers=removal.ledgers - gone))
+    return tuple(left)

@@ -26,6 +26,18 @@ class Policy:
     """Records that every subscription has acknowledged may be deleted."""
     ttl_ms: int = 0
     """No subscription delivers a record this long after it was published, or due if delayed."""
+    local_retention_ms: int = 0
+    """Entries of tiered ledgers that are older may be deleted; 0: as the brokers' settings say."""
+    local_retention_bytes: int = 0
+    """This much of the newest data stays as entries, too; 0: as the brokers' settings say."""
+    local_delete_consumed: bool = False
+    """Entries of tiered ledgers that every subscription has acknowledged may be deleted."""
+    backlog_bytes: int = 0
+    """How far, in bytes, the slowest subscription may be behind."""
+    backlog_drop_oldest: bool = False
+    """Beyond that, the oldest records are deleted; otherwise producers are refused."""
+    delete_unused_ms: int = 0
+    """A topic that nobody used for this long may be deleted with its data."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -48,6 +60,12 @@ class PolicyOverrides:
     retention_bytes: int | None = None
     delete_consumed: bool | None = None
     ttl_ms: int | None = None
+    local_retention_ms: int | None = None
+    local_retention_bytes: int | None = None
+    local_delete_consumed: bool | None = None
+    backlog_bytes: int | None = None
+    backlog_drop_oldest: bool | None = None
+    delete_unused_ms: int | None = None
 
     def __post_init__(self) -> None:
         _check(self)

@@ -1,0 +1,239 @@
+"""Retention: what goes and when, what is kept for a while, and what brings it back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.topic_log.managed_ledger import LedgerSettings, ManagedLedger
+from broker_containers.topics.retention_plan import expired, fates
+from sulina import Client, Refused, Start
+from sulina.metadata.keys.ledger_list import LedgerList, LedgerRef, LedgerState
+from sulina.metadata.keys.policy import Policy
+from sulina.runtime.memory_disk import MemoryDisk
+from tests.broker.actions import ack_all, log_of, numbered, publish, read_all, take
+from tests.broker.moved_cluster import HOUR, MovedClock, MovedCluster, running
+
+TOPIC = "/default/aging"
+SETTINGS = BrokerSettings(
+    ledger=LedgerSettings(roll_bytes=1000), grace_seconds=2 * HOUR, retention_seconds=3600
+)
+
+
+async def set_policy(client: Client, **limits: Any) -> None:
+    await client.admin("topic.policy", {"topic": TOPIC, **limits})
+
+
+async def apply(cluster: MovedCluster) -> int:
+    (topic,) = cluster.broker.loaded()
+    return await cluster.broker.retention.apply(topic)
+
+
+def log_in(cluster: MovedCluster) -> ManagedLedger:
+    (topic,) = cluster.broker.loaded()
+    assert isinstance(topic.log, ManagedLedger)
+    return topic.log
+
+
+async def test_what_was_removed_is_kept_for_a_while_and_can_be_restored(
+    cluster: MovedCluster, client: Client
+) -> None:
+    await publish(client, TOPIC, numbered(60))
+    await set_policy(client, retention_ms=HOUR * 1000)
+    cluster.move(1.1)
+    shown = await client.admin.topics.retention(TOPIC)
+    assert {fate.reason for fate in shown.ledgers} == {"retention_ms"}
+    assert all(fate.leaves_us == shown.now_us for fate in shown.ledgers)
+    assert not shown.removed
+    assert await apply(cluster) == len(shown.ledgers), "as it was shown"
+    assert await read_all(client, TOPIC) == []
+    assert await apply(cluster) == 0, "what was removed is not removed again"
+    after = await client.admin.topics.retention(TOPIC)
+    assert [fate.ledger for fate in after.removed] == [fate.ledger for fate in shown.ledgers]
+    assert after.removed[0].deleted_us is not None
+    with pytest.raises(Refused, match="would remove it again"):
+        await client.admin.topics.undo_retention(TOPIC)
+    await set_policy(client, retention_ms=0)
+    undone = await client.admin.topics.undo_retention(TOPIC)
+    assert undone.start_offset == 0
+    assert await read_all(client, TOPIC) == numbered(60)
+    with pytest.raises(Refused, match="nothing that was removed"):
+        await client.admin.topics.undo_retention(TOPIC)
+
+
+async def test_after_the_time_it_is_deleted_for_good(cluster: MovedCluster, client: Client) -> None:
+    await publish(client, TOPIC, numbered(60))
+    await set_policy(client, retention_ms=HOUR * 1000)
+    cluster.move(1.1)
+    await apply(cluster)
+    before = set(cluster.store.ledgers())
+    cluster.move(1.9)
+    await apply(cluster)
+    assert set(cluster.store.ledgers()) == before, "its time has not come"
+    cluster.move(0.2)
+    await apply(cluster)
+    assert len(set(cluster.store.ledgers())) <= 1
+    await set_policy(client, retention_ms=0)
+    with pytest.raises(Refused, match="nothing that was removed"):
+        await client.admin.topics.undo_retention(TOPIC)
+    (added,) = await publish(client, TOPIC, [b"next"])
+    assert added.offset == 60
+
+
+async def test_a_restart_keeps_what_can_be_restored() -> None:
+    disk, clock = MemoryDisk(), MovedClock()
+    cluster = MovedCluster(disk, clock=clock, settings=SETTINGS)
+    async with cluster, cluster.client() as client:
+        await publish(client, TOPIC, numbered(60))
+        await set_policy(client, retention_ms=HOUR * 1000)
+        cluster.move(1.1)
+        await apply(cluster)
+    for _ in range(2):
+        again = MovedCluster(disk, metadata=cluster.metadata, clock=clock, settings=SETTINGS)
+        async with again, again.client() as client:
+            assert (await log_of(client, TOPIC))["start_offset"] == 60
+            assert await read_all(client, TOPIC) == []
+    again = MovedCluster(disk, metadata=cluster.metadata, clock=clock, settings=SETTINGS)
+    async with again, again.client() as client:
+        await publish(client, TOPIC, [b"more"])
+        await set_policy(client, retention_ms=0)
+        await client.admin.topics.undo_retention(TOPIC)
+        assert await read_all(client, TOPIC) == [*numbered(60), b"more"]
+
+
+async def test_a_preview_shows_what_another_policy_would_do_and_changes_nothing(
+    cluster: MovedCluster, client: Client
+) -> None:
+    await publish(client, TOPIC, numbered(60))
+    async with client.consumer(TOPIC, "s", start=Start.earliest()) as consumer:
+        await ack_all(consumer, await take(consumer, 60))
+    kept = await client.admin.topics.retention(TOPIC)
+    assert {fate.leaves_us for fate in kept.ledgers} == {None}
+    aged = await client.admin.topics.retention(TOPIC, retention_ms=1000)
+    assert [fate.reason for fate in aged.ledgers] == ["retention_ms"] * len(aged.ledgers)
+    sized = await client.admin.topics.retention(TOPIC, retention_bytes=1)
+    assert [fate.reason for fate in sized.ledgers][-2:] == ["retention_bytes", None]
+    done = await client.admin.topics.retention(TOPIC, delete_consumed=True)
+    assert {fate.reason for fate in done.ledgers[:-1]} == {"delete_consumed"}
+    assert await apply(cluster) == 0
+    assert await read_all(client, TOPIC) == numbered(60)
+
+
+async def test_a_backlog_beyond_its_limit_refuses_producers_or_loses_its_oldest(
+    cluster: MovedCluster, client: Client
+) -> None:
+    async with client.consumer(TOPIC, "s", start=Start.earliest()):
+        await publish(client, TOPIC, numbered(60))
+    await set_policy(client, backlog_bytes=3000)
+    await apply(cluster)
+    async with client.producer(TOPIC, send_timeout=0.2) as producer:
+        with pytest.raises(Exception, match="bytes behind"):
+            await (await producer.send(b"too much"))
+    await set_policy(client, backlog_drop_oldest=True)
+    await apply(cluster)
+    await publish(client, TOPIC, [b"there is room"])
+    log = log_in(cluster)
+    assert 0 < log.start < 60 and sum(ref.bytes for ref in log.refs) < 5000
+
+
+def ledger(number: int, first: int, last: int, size: int, age_us: int) -> LedgerRef:
+    return LedgerRef(number, first, last, LedgerState.CLOSED, size, NOW - age_us, NOW - age_us, 0)
+
+
+NOW = 10**15
+histories = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 300), st.integers(0, 10**9)), max_size=12
+)
+policies = st.builds(
+    Policy,
+    retention_ms=st.integers(0, 10**6),
+    retention_bytes=st.integers(0, 2000),
+    delete_consumed=st.booleans(),
+)
+
+
+@given(histories, policies, st.integers(0, 40))
+def test_what_is_shown_as_leaving_now_is_what_goes(
+    history: list[tuple[int, int, int]], policy: Policy, consumed: int
+) -> None:
+    refs, offset = [], 0
+    for number, (records, size, age) in enumerate(history):
+        refs.append(ledger(number, offset, offset + records - 1, size, age))
+        offset += records
+    shown = fates(refs, policy, NOW, consumed)
+    count = expired(refs, policy, NOW, consumed)
+    assert [fate.leaves_us == NOW for fate in shown[:-1]] == [
+        place < count for place in range(max(len(refs) - 1, 0))
+    ]
+    leaving = [fate.leaves_us for fate in shown if fate.leaves_us is not None]
+    assert leaving == sorted(leaving), "no ledger leaves before an older one"
+    for fate in shown:
+        if fate.leaves_us is not None and fate.leaves_us > NOW:
+            before = expired(refs, policy, fate.leaves_us - 1, consumed)
+            assert before <= refs.index(fate.ref), "and none earlier than shown"
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("remove"), st.integers(1, 4)),
+        st.tuples(st.just("delete"), st.just(0)),
+        st.tuples(st.just("restore"), st.just(0)),
+        st.tuples(st.just("append"), st.integers(1, 3)),
+    ),
+    max_size=30,
+)
+
+
+@given(steps, st.integers(0, 1000))
+def test_removing_keeping_and_restoring_agree_with_a_model(
+    plan: list[tuple[str, int]], keep_us: int
+) -> None:
+    found = LedgerList()
+    kept: list[tuple[int, int]] = []  # offset and when it may be deleted
+    visible: list[int] = []
+    now = end = 0
+    for step, count in plan:
+        now += 100
+        if step == "append":
+            for _ in range(count):
+                new = LedgerRef(end + 1, end, end, LedgerState.CLOSED)
+                found = LedgerList(ledgers=(*found.ledgers, new), removed=found.removed)
+                visible.append(end)
+                end += 1
+        elif step == "remove" and count < len(visible):
+            found = found.removing(count, now, now + keep_us)
+            kept += [(offset, now + keep_us) for offset in visible[:count]]
+            visible = visible[count:]
+        elif step == "delete" and (due := found.overdue(now)):
+            gone = kept[:due]
+            # Removals that are close to each other are deleted together, never too early.
+            assert all(until <= now for _, until in gone)
+            found, kept = found.trimmed(due), kept[due:]
+        elif step == "restore":
+            visible = [*(offset for offset, _ in kept), *visible]
+            kept = []
+            found = LedgerList(ledgers=found.ledgers)
+        assert [ref.first_offset for ref in found.visible] == visible
+        assert found.hidden == len(kept)
+        assert len(found.removed) <= 18 or keep_us < 1600
+
+
+@pytest.fixture
+async def cluster_and_client() -> AsyncIterator[tuple[MovedCluster, Client]]:
+    async with running(SETTINGS) as both:
+        yield both
+
+
+@pytest.fixture
+def cluster(cluster_and_client: tuple[MovedCluster, Client]) -> MovedCluster:
+    return cluster_and_client[0]
+
+
+@pytest.fixture
+def client(cluster_and_client: tuple[MovedCluster, Client]) -> Client:
+    return cluster_and_client[1]
