@@ -75,6 +75,7 @@ class Topic:
         self.subscriptions: dict[str, Subscription] = {}
         self._exclusive: TopicProducer | None = None
         self._under_way: dict[tuple[int, int], _Publishing] = {}
+        self._waking = False
         self._repairing = asyncio.Lock()
 
     # ---- producers ----
@@ -198,9 +199,13 @@ class Topic:
         counters.raw_bytes += header.raw_length
         if self._latency is not None:
             self._latency.end(publishing.began, self.latency)
-        self._wake_all()
+        if not self._waking:
+            # Later, so that producers have their answers before consumers are served.
+            self._waking = True
+            asyncio.get_running_loop().call_soon(self._wake_all)
 
     def _wake_all(self) -> None:
+        self._waking = False
         for subscription in self.subscriptions.values():
             subscription.wake()
 

@@ -122,7 +122,11 @@ class GrpcConnection(asyncio.Protocol):
                 self.abort()
             return
         self.seen = now = self._server.clock.now()
+        # What can be answered at once is written at once, not in the next turn.
+        scheduled, self._flushing = self._flushing, True
         self.http2.receive(data, now)
+        if not scheduled:
+            self._flush()
 
     def eof_received(self) -> bool:
         return False
