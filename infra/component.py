@@ -46,6 +46,18 @@ class Deployment(pulumi.ComponentResource):
         self.region = region
 
 
+class DeletionGuard(pulumi.ComponentResource):
+    """Depends on everything below the root, and so is the first to be deleted.
+
+    If the stack is protected, it cannot be: ``pulumi destroy`` then ends before it has deleted
+    anything, also without a preview. Create it last.
+    """
+
+    def __init__(self, root: Deployment) -> None:
+        options = pulumi.ResourceOptions(depends_on=[root], protect=root.settings.protect)
+        super().__init__("sulina:infra:DeletionGuard", "deletion-guard", None, options)
+
+
 class Component(pulumi.ComponentResource):
     """One part of the deployment; the resources that it creates are its children."""
 

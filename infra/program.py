@@ -16,7 +16,7 @@ from infra.cluster.load_balancer import LoadBalancer
 from infra.cluster.scaling import Scaling
 from infra.cluster.shared import SharedResources
 from infra.cluster.storage_nodes import StorageNodeGroup
-from infra.component import Deployment, Region
+from infra.component import DeletionGuard, Deployment, Region
 from infra.config.settings import ZONES, StackSettings
 from infra.cost.estimate import sentence
 from infra.errors import DeploymentError
@@ -28,7 +28,7 @@ from infra.lake.spark import SparkApplication
 from infra.network.dns import PrivateDns
 from infra.network.firewall import Firewall
 from infra.network.nat import Nat
-from infra.network.vpc import VpcNetwork
+from infra.network.vpc import VpcNetwork, check_network
 from infra.network.vpc_endpoints import VpcEndpoints
 from infra.observability.alarms import Observability
 from infra.outputs import (
@@ -46,7 +46,8 @@ from infra.security.keys import Keys
 def deploy(settings: StackSettings) -> Outputs:
     """Create the layers that ``settings.up_to`` includes, and return the stack's outputs.
 
-    Raises ``DeploymentError`` before any resource is created if a build is missing.
+    Raises ``DeploymentError`` before any resource is changed if a build is missing, or if the
+    settings ask for what cannot be changed.
     """
     if settings.has("functions"):
         if not settings.functions_folder:
@@ -57,11 +58,20 @@ def deploy(settings: StackSettings) -> Outputs:
     pulumi.log.info(cost)
     announce(settings)
     region = find_region(settings.zones)
+    check_network(settings)
     root = Deployment(settings, region)
+    outputs: Outputs = {**_layers(root), "monthlyCost": cost}
+    DeletionGuard(root)
+    return outputs
+
+
+def _layers(root: Deployment) -> Outputs:
+    """Create the layers, and return what each of them tells the people who use it."""
+    settings, region = root.settings, root.region
     keys = Keys(root)
     network = VpcNetwork(root)
     firewall = Firewall(network, root)
-    outputs: Outputs = {"vpc": network.vpc.id, "monthlyCost": cost}
+    outputs: Outputs = {"vpc": network.vpc.id}
     lake = LakeBuckets(keys, root)
     VpcEndpoints(network, firewall, [lake.lake.arn, lake.work.arn], root)
     outputs |= lake_outputs(lake)

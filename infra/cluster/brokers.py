@@ -14,6 +14,7 @@ import pulumi_aws as aws
 from infra.cluster.containers import FARGATE, FARGATE_SPOT, hardened
 from infra.cluster.etcd import Etcd
 from infra.cluster.load_balancer import LISTENERS, LoadBalancer
+from infra.cluster.rollback import check_runs
 from infra.cluster.shared import SharedResources
 from infra.cluster.storage_nodes import StorageNodeGroup
 from infra.component import Component, Deployment
@@ -93,18 +94,20 @@ class BrokerService(Component):
             name=self.named(SERVICE),
             cluster=containers.cluster.arn,
             task_definition=definition.arn,
-            launch_type=None if settings.brokers.spot else FARGATE,
-            # One broker stays when AWS takes all spare capacity back.
+            # Not a launch type, which could not be changed to and from spare capacity. One broker
+            # stays when AWS takes all of that back.
             capacity_provider_strategies=[
                 {"capacity_provider": FARGATE, "base": 1, "weight": 0},
                 {"capacity_provider": FARGATE_SPOT, "weight": 1},
             ]
             if settings.brokers.spot
-            else None,
+            else [{"capacity_provider": FARGATE, "weight": 1}],
             desired_count=settings.brokers.minimum if settings.runs else 0,
             deployment_minimum_healthy_percent=100,
             deployment_maximum_percent=200,
             deployment_circuit_breaker={"enable": True, "rollback": True},
+            # ECS demands it to change where brokers run.
+            force_new_deployment=True,
             availability_zone_rebalancing="ENABLED",
             health_check_grace_period_seconds=120,
             enable_execute_command=settings.shell,
@@ -126,12 +129,13 @@ class BrokerService(Component):
                 ignore_changes=["desiredCount"] if settings.runs else [],
                 depends_on=[
                     *balancer.listeners,
-                    *containers.spot,
+                    containers.capacity,
                     *(member.service for member in etcd.members),
                     *(member.service for member in storage.members),
                 ],
             ),
         )
+        check_runs(self, self.service, definition)
         self.register_outputs({"service": self.service.name, "listeners": [*LISTENERS.values()]})
 
     def _zones(self) -> str:

@@ -64,15 +64,12 @@ class Containers(Component):
             settings=[{"name": "containerInsights", "value": "disabled"}],
             opts=self.within(),
         )
-        self.spot: list[aws.ecs.ClusterCapacityProviders] = []
-        if self.settings.brokers.spot:
-            made = aws.ecs.ClusterCapacityProviders(
-                "cluster",
-                cluster_name=self.cluster.name,
-                capacity_providers=[FARGATE, FARGATE_SPOT],
-                opts=self.within(),
-            )
-            self.spot.append(made)
+        self.capacity = aws.ecs.ClusterCapacityProviders(
+            "cluster",
+            cluster_name=self.cluster.name,
+            capacity_providers=[FARGATE, FARGATE_SPOT],
+            opts=self.within(),
+        )
         self.register_outputs({"cluster": self.cluster.name})
 
     def execution_role(

@@ -33,6 +33,8 @@ from infra.config.settings import MemberSettings
 from infra.network.addresses import address_of, zone_of
 from infra.security.certificates import Credential
 
+_PATIENCE = "30m"
+
 
 @dataclass(frozen=True, slots=True)
 class MemberGroup:
@@ -201,6 +203,8 @@ class ClusterMember(pulumi.ComponentResource):
             # Two containers must never share a volume: stop the old one before starting the new.
             deployment_minimum_healthy_percent=0,
             deployment_maximum_percent=100,
+            # After three failed starts ECS goes back to the version before, and `pulumi up` fails.
+            deployment_circuit_breaker={"enable": True, "rollback": True},
             enable_execute_command=component.settings.shell,
             enable_ecs_managed_tags=True,
             propagate_tags="SERVICE",
@@ -215,5 +219,7 @@ class ClusterMember(pulumi.ComponentResource):
                 # If the last deployment did not become healthy, deploy and wait again.
                 replace_on_changes=["#initerror"],
                 delete_before_replace=True,
+                # Longer than three containers need to be found unhealthy.
+                custom_timeouts=pulumi.CustomTimeouts(create=_PATIENCE, update=_PATIENCE),
             ),
         )

@@ -58,7 +58,12 @@ def is_emulated(given: Mapping[str, str]) -> bool:
 
 def _endpoints(given: Mapping[str, str]) -> list[str]:
     services = json.loads(given.get("aws:endpoints") or "[]")
-    return [url for each in services for url in each.values()]
+    # That of S3 first: a proxy has to be there.
+    return [url for each in services for _, url in sorted(each.items(), key=_other_than_s3)]
+
+
+def _other_than_s3(endpoint: tuple[str, str]) -> bool:
+    return endpoint[0] != "s3"
 
 
 def _is_local(url: str) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import pulumi_aws as aws
 
 from infra.component import Component, Deployment
+from infra.config.settings import StackSettings
+from infra.errors import DeploymentError
 from infra.network.addresses import subnets
 
 
@@ -74,3 +76,18 @@ class VpcNetwork(Component):
             opts=self.within(),
         )
         return routes
+
+
+def check_network(settings: StackSettings) -> None:
+    """Raises ``DeploymentError`` if the stack exists with another network.
+
+    Another network would be another VPC, to which members cannot move one at a time.
+    """
+    tags = {"Project": "sulina", "Stack": settings.stack, "Name": settings.prefix}
+    same = [aws.ec2.GetVpcsFilterArgs(name="cidr-block", values=[settings.network])]
+    if aws.ec2.get_vpcs(tags=tags).ids and not aws.ec2.get_vpcs(tags=tags, filters=same).ids:
+        raise DeploymentError(
+            f"sulina:network {settings.network} differs from the network of the VPC "
+            f"{settings.prefix}, which cannot be changed: set it back, or delete the stack first "
+            "with `pulumi destroy`"
+        )

@@ -43,6 +43,7 @@ CLUSTER: Final[Needs] = {
         named("ecs", "DescribeServiceDeployments", "service-deployment/{prefix}-*"),
         _ECS_TAGS,
     ),
+    "aws:ecs/getService:getService": (named("ecs", "DescribeServices", _ECS[1]),),
     "aws:lb/loadBalancer:LoadBalancer": (
         named(
             "elasticloadbalancing",

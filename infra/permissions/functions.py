@@ -142,6 +142,7 @@ FUNCTIONS: Final[Needs] = {
         anything("ec2", "DescribeAvailabilityZones"),
     ),
     "aws:ec2/getInstances:getInstances": (anything("ec2", "DescribeInstances"),),
+    "aws:ec2/getVpcs:getVpcs": (anything("ec2", "DescribeVpcs"),),
     "aws:index/getCallerIdentity:getCallerIdentity": (),  # needs no permission
     "aws:index/getPartition:getPartition": (),
     "aws:index/getRegion:getRegion": (),

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,7 @@ from localstack.cloud.running import CloudSettings, RunningCloud, running_cloud
 from localstack.environments import main as make_environments
 from sulina.cli.failures import ExitCode, Failed
 from sulina.cli.options import option, options
-from sulina.errors import SulinaError
+from sulina.errors import SulinaError, Unavailable
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.stop_signal import StopSignal
 from sulina.runtime.tasks import stop_tasks
@@ -104,8 +105,11 @@ class CloudOptions:
             if not equals:
                 raise click.UsageError(f"--set {each} must have the form NAME=VALUE")
             stack[name] = value
+        pulumi = None
         # SeaweedFS lacks settings of buckets that the engine's plugin reads back.
-        pulumi = find_pulumi() if self.engine and self.s3 == "localstack" else None
+        if self.engine and self.s3 == "localstack":
+            with suppress(Unavailable):
+                pulumi = find_pulumi()
         return CloudSettings(
             stack, self.port, self.tier_after, self.minute, broker_arguments, pulumi
         )

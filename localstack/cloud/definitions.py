@@ -143,7 +143,7 @@ def read_services(account: Any, cluster: str, prefix: str) -> list[ServiceDefini
                 ServiceDefinition(
                     name=each["serviceName"].removeprefix(f"{prefix}-"),
                     desired=int(each["desiredCount"]),
-                    member="EC2" in task.get("requiresCompatibilities", ()),
+                    member="FARGATE" not in task.get("requiresCompatibilities", ()),
                     task=task,
                 )
             )

@@ -47,16 +47,12 @@ class Forwarding:
 
     async def pass_on(self, request: web.Request) -> web.Response:
         """The emulator's answer."""
-        return await self.send_on(request, await request.read())
-
-    async def send_on(self, request: web.Request, body: bytes) -> web.Response:
-        """The emulator's answer to a request with another body."""
         assert self._session is not None
         async with self._session.request(
             request.method,
             f"{self._emulator}{request.raw_path}",
             headers=_passed(request.headers),
-            data=body,
+            data=await request.read(),
         ) as answer:
             return web.Response(
                 status=answer.status, body=await answer.read(), headers=_passed(answer.headers)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -14,24 +15,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from localstack.cloud.endpoints import Endpoints
-from localstack.cloud.engine import CREATED, EngineProject
-from localstack.cloud.engine_gateway import EngineGateway
+from localstack.cloud.engine import CREATED, EngineProject, provider_settings
+from localstack.deployment.account import EmulatedAccount
 from localstack.environments import ROOT
+from localstack.gateway.completions import for_moto
+from localstack.gateway.ecs import EcsDeployments
+from localstack.gateway.server import Gateway
 from sulina.errors import Unavailable
 from sulina.runtime.child_process import ChildProcess
 from sulina.runtime.seam import Clock
 
 STACK: Final = "localstack"
-_ALL_LAYERS: Final = {"upTo": "observability"}
-"""The stack's file stops at what LocalStack supports without moto."""
 _SECONDS: Final = 1_200.0
 _POLL_SECONDS: Final = 0.2
-_FOR_ENGINE: Final = {
-    # No emulator describes alarms in the form that the engine's plugin reads.
-    "upTo": "functions",
-    # moto knows no newer one.
-    "emrRelease": "emr-7.9.0",
-}
 
 
 async def deploy(
@@ -55,7 +51,7 @@ async def deploy(
         json.dumps(
             {
                 "stack": STACK,
-                "settings": {**_ALL_LAYERS, **settings},
+                "settings": dict(settings),
                 "url": endpoints.url,
                 "elsewhere": dict(endpoints.elsewhere),
                 "credentials": [credentials.access_key, credentials.secret_key],
@@ -78,10 +74,13 @@ async def _under_engine(
     clock: Clock,
     tell: Callable[[int], None],
 ) -> dict[str, Any]:
+    shutil.rmtree(folder / "pulumi", ignore_errors=True)  # the emulators are empty
     project = EngineProject(folder / "pulumi", STACK, pulumi)
     log = folder / "deployment.log"
-    async with EngineGateway(endpoints.elsewhere["ecs"]) as gateway:
-        project.write({**_FOR_ENGINE, **settings}, endpoints, gateway)
+    moto = endpoints.elsewhere["ecs"]
+    account = EmulatedAccount(moto, endpoints.credentials.region, {}, endpoints.credentials)
+    with Gateway(moto, for_moto(account, EcsDeployments())) as gateway:
+        project.configure(settings, provider_settings(endpoints.url, gateway.url))
         for arguments in (("stack", "init"), ("up", "--yes", "--skip-preview", "--json")):
             child = ChildProcess(
                 project.command(*arguments), log, folder=ROOT, environment=project.variables

@@ -50,7 +50,18 @@ class EmulatedMaker:
                 found = client("ec2").describe_availability_zones()
                 return {"names": [zone["ZoneName"] for zone in found["AvailabilityZones"]]}
             case "getInstances":
-                return {"privateIps": self._machines(arguments["instanceTags"])}
+                filters = _filters({"tags": arguments["instanceTags"]})
+                found = client("ec2").describe_instances(Filters=filters)["Reservations"]
+                machines = [machine for each in found for machine in each["Instances"]]
+                return {"privateIps": [machine["PrivateIpAddress"] for machine in machines]}
+            case "getVpcs":
+                found = client("ec2").describe_vpcs(Filters=_filters(arguments))["Vpcs"]
+                return {"ids": [each["VpcId"] for each in found]}
+            case "getService":
+                [found] = client("ecs").describe_services(
+                    cluster=arguments["clusterArn"], services=[arguments["serviceName"]]
+                )["services"]
+                return {"taskDefinition": found["taskDefinition"]}
             case "getParameter":
                 image = client("ec2").describe_images(Owners=["amazon"])["Images"][0]
                 return {"value": image["ImageId"]}
@@ -64,12 +75,6 @@ class EmulatedMaker:
                 return {"userName": "AWS", "password": "not used: images are not built"}
         raise KeyError(f"{token} has no answer in an emulated account")
 
-    def _machines(self, tags: Mapping[str, str]) -> list[str]:
-        """The addresses of machines with all of these tags, which may contain wildcards."""
-        filters = [{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]
-        found = self.account.client("ec2").describe_instances(Filters=filters)["Reservations"]
-        return [machine["PrivateIpAddress"] for each in found for machine in each["Instances"]]
-
     def make(self, kind: str, name: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """A resource's id, and what AWS knows of it beyond its inputs."""
         inputs = ResourceInputs(given)
@@ -80,3 +85,12 @@ class EmulatedMaker:
     def finish(self) -> None:
         """Do what had to wait until everything else was created."""
         self.account.finish()
+
+
+def _filters(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The filters of a question for resources; tags may contain wildcards."""
+    tags = arguments["tags"].items()
+    more = [
+        {"Name": each["name"], "Values": each["values"]} for each in arguments.get("filters", ())
+    ]
+    return [*({"Name": f"tag:{name}", "Values": [value]} for name, value in tags), *more]

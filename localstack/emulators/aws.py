@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from localstack.emulators.server import HOST, EmulatorServer, Program, answers_http, free_ports
 from localstack.environments import environment
+
+SERVER: Final = Path(__file__).with_name("localstack_server.py")
+"""What starts LocalStack, also in its image."""
 
 
 def running_localstack(folder: Path, port: int = 0, services: Sequence[str] = ()) -> EmulatorServer:
@@ -26,7 +30,7 @@ def running_localstack(folder: Path, port: int = 0, services: Sequence[str] = ()
     program = Program(
         name="localstack",
         # -P: LocalStack must not import the modules next to this one, some of which share names.
-        command=(str(python), "-P", str(Path(__file__).with_name("localstack_server.py"))),
+        command=(str(python), "-P", str(SERVER)),
         port=port,
         ready=answers_http("/_localstack/health"),
         environment={

@@ -38,19 +38,19 @@ def prepare(docker: Docker, cache: Path) -> None:
     for image, make in ((ETCD, _etcd), (S3, _s3), (BALANCER, _balancer)):
         if not _pulled(docker, image):
             make(docker)
-    for image, folder in ((BROKER, "broker_containers"), (STORAGE, "storage_grpc")):
+    ours = {BROKER: "broker_containers", STORAGE: "storage_grpc", LOCALSTACK: "localstack"}
+    for image, folder in ours.items():
         build(docker, image, folder)
-    build(docker, LOCALSTACK, "localstack", context="requirements")
 
 
-def build(docker: Docker, image: str, folder: str, *more: str, context: str = ".") -> None:
+def build(docker: Docker, image: str, folder: str, *more: str) -> None:
     """One of ours, as anybody builds it; the machine's certificates are lent, not given."""
     trusted = os.environ.get("PIP_CERT") or os.environ.get("SSL_CERT_FILE")
     lent = ["--secret", f"id=ca.pem,src={trusted}"] if trusted else []
     file = str(ROOT / folder / "Dockerfile")
     docker(
         *("build", "--quiet", "--network", "host", "--build-arg", f"BASE={BASE}", *lent, *more),
-        *("--file", file, "--tag", image, str(ROOT / context)),
+        *("--file", file, "--tag", image, str(ROOT)),
         seconds=900,
     )
 

@@ -39,6 +39,7 @@ from tests.support.etcd import free_ports
 
 BROKER = ROOT / "broker_containers" / "Dockerfile"
 STORAGE = ROOT / "storage_grpc" / "Dockerfile"
+LOCALSTACK = ROOT / "localstack" / "Dockerfile"
 PORTS = {
     BROKER: {DEFAULT_PORT, GRPC_PORT, HTTP_PORT, ADMIN_PORT},
     STORAGE: {ServiceSettings().port, METRICS_PORT},
@@ -164,14 +165,24 @@ def test_the_version_is_that_of_the_project(file: Path) -> None:
         assert f"VERSION={__version__}" in [each.value for each in values(stage, "ARG")]
 
 
-def test_only_what_the_images_are_made_of_reaches_the_engine() -> None:
-    lines = (ROOT / ".dockerignore").read_text().splitlines()
+@pytest.mark.parametrize(
+    ("ignored", "files"),
+    [
+        (ROOT / ".dockerignore", (BROKER, STORAGE)),
+        (LOCALSTACK.with_name("Dockerfile.dockerignore"), (LOCALSTACK,)),
+    ],
+    ids=["ours", "localstack"],
+)
+def test_only_what_the_images_are_made_of_reaches_the_engine(
+    ignored: Path, files: tuple[Path, ...]
+) -> None:
+    lines = ignored.read_text().splitlines()
     rules = [each for each in lines if each and not each.startswith("#")]
     assert rules[0] == "*"
     allowed = {each[1:] for each in rules if each.startswith("!")}
     copied = set()
-    for file in (BROKER, STORAGE):
-        for each in values(building(file), "COPY"):
+    for stage in (stage for file in files for stage in stages(file)):
+        for each in values(stage, "COPY"):
             if not each.value.startswith("--from"):
                 copied |= set(each.words[:-1])
     assert allowed == copied

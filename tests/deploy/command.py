@@ -16,7 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from tests.deploy.engine import EngineMissing, find_pulumi
+from localstack.cloud.engine import find_pulumi
+from sulina.errors import Unavailable
 from tests.deploy.scenario import STACKS, Result, run_stack
 
 MISSING: Final = 3
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         pulumi = find_pulumi()
-    except EngineMissing as missing:
+    except Unavailable as missing:
         sys.stderr.write(f"{missing}\n")
         return MISSING
     folder = given.folder or Path(tempfile.mkdtemp(prefix="sulina-deploy-"))

@@ -25,63 +25,48 @@ class Difference:
     reason: str
 
 
-DIFFERENCES: Final[dict[str, tuple[Difference, ...]]] = {
-    "localstack": (
-        Difference(
-            "ec2/vpcEndpoint:VpcEndpoint",
-            frozenset({"policy"}),
-            "LocalStack returns the policy of an endpoint without its version",
-        ),
+DIFFERENCES: Final = (
+    Difference(
+        "ec2/vpcEndpoint:VpcEndpoint",
+        frozenset({"policy"}),
+        "LocalStack returns the policy of an endpoint without its version",
     ),
-    "moto": (
-        Difference(
-            "s3/bucket:Bucket",
-            frozenset({"tags", "tagsAll"}),
-            "moto forgets tags that are part of the creation of a bucket",
-        ),
-        Difference(
-            "emrserverless/application:Application",
-            frozenset({"architecture"}),
-            "moto does not return the architecture of an application",
-        ),
-        Difference(
-            "lambda/function:Function",
-            frozenset({"loggingConfig"}),
-            "moto does not return how a function logs",
-        ),
-        Difference(
-            "ecs/service:Service",
-            frozenset(
-                {
-                    *("availabilityZoneRebalancing", "enableEcsManagedTags"),
-                    *("enableExecuteCommand", "healthCheckGracePeriodSeconds"),
-                }
-            ),
-            "moto does not return these options of a service",
-        ),
+    Difference(
+        "s3/bucket:Bucket",
+        frozenset({"tags", "tagsAll"}),
+        "moto forgets tags that are part of the creation of a bucket",
     ),
-}
-"""By emulator."""
+    Difference(
+        "emrserverless/application:Application",
+        frozenset({"architecture"}),
+        "moto does not return the architecture of an application",
+    ),
+    Difference(
+        "lambda/function:Function",
+        frozenset({"loggingConfig"}),
+        "moto does not return how a function logs",
+    ),
+)
 
 
-def explained(step: Step, emulator: str) -> str | None:
+def explained(step: Step) -> str | None:
     """The reason why an emulator is to blame for a step, or None if the program is."""
     properties = {path.partition(".")[0].partition("[")[0] for path in step.properties}
-    for known in DIFFERENCES[emulator]:
+    for known in DIFFERENCES:
         if step.kind == f"aws:{known.kind}" and properties and properties <= known.properties:
             return known.reason
     return None
 
 
-def split(steps: Iterable[Step], emulator: str) -> tuple[list[Step], dict[str, list[Step]]]:
+def split(steps: Iterable[Step]) -> tuple[list[Step], dict[str, list[Step]]]:
     """The steps that the program asked for, and the emulator's by reason."""
     steps = list(steps)
     ours: list[Step] = []
     theirs: dict[str, list[Step]] = {}
     # The deletion of what is replaced does not say why.
-    reasons = {step.urn: reason for step in steps if (reason := explained(step, emulator))}
+    reasons = {step.urn: reason for step in steps if (reason := explained(step))}
     for step in steps:
-        reason = explained(step, emulator)
+        reason = explained(step)
         if step.operation == "delete-replaced":
             reason = reasons.get(step.urn)
         if reason is None:

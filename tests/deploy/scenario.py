@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from infra.config.stack_file import stack_values
-from localstack.emulators.aws import running_localstack
+from localstack.cloud.endpoints import emulated_aws
+from localstack.cloud.engine import provider_settings
+from localstack.deployment.account import EmulatedAccount
 from localstack.emulators.moto import running_moto
-from tests.deploy.bucket_policies import BucketPolicies
-from tests.deploy.cloudwatch import CloudWatchCbor
+from localstack.gateway.completions import for_moto
+from localstack.gateway.ecs import BROKEN, EcsDeployments
+from localstack.gateway.server import Gateway
 from tests.deploy.differences import split
-from tests.deploy.dlm import DlmPolicies
-from tests.deploy.ec2 import Machines
-from tests.deploy.ecs import BROKEN, EcsDeployments
-from tests.deploy.emr import EmrApplications
 from tests.deploy.engine import Engine, Outcome, Step
-from tests.deploy.gateway import Completion, Gateway
-from tests.deploy.scaling import ScalingTags
 from tests.infra.builds import public_zone, write_built
 
 _DATA: Final = ("ebs/volume:Volume", "s3/bucket:Bucket", "kms/key:Key")
@@ -33,13 +29,10 @@ _DISRUPTIVE: Final = (
 )
 """What interrupts a member while it changes."""
 _DELETING: Final = {"delete", "replace", "delete-replaced", "create-replacement"}
-_SERVICES: Final = (
-    *("acm", "appautoscaling", "athena", "budgets", "cloudwatch", "dlm", "dynamodb", "ec2", "ecr"),
-    *("ecs", "elbv2", "emrserverless", "events", "glue", "iam", "kms", "lambda", "logs"),
-    *("route53", "s3", "scheduler", "secretsmanager", "servicediscovery", "servicequotas", "sns"),
-    *("sqs", "ssm", "sts"),
-)
-"""The endpoints of the provider for ``dev`` and ``prod``: a missing one is found by the gateway."""
+_MORE_ENDPOINTS: Final = ("acm", "route53")
+"""Services that ``dev`` and ``prod`` use, but not ``localstack``."""
+_ZONE: Final = "(the public zone)"
+_DOMAIN: Final = {"domain": "sulina.example.com", "zoneId": _ZONE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +48,24 @@ class Change:
 class StackPlan:
     """How a stack is tested."""
 
-    emulator: str
     settings: Mapping[str, str] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
-    members: bool = False
-    """Whether there are machines with members."""
 
 
+_PUBLIC_AND_BACK: Final = (
+    Change(
+        "a public endpoint",
+        {"public": "true", "allowed": "203.0.113.0/24"},
+        ("lb/loadBalancer:LoadBalancer", "ecs/service:Service"),
+    ),
+    Change(
+        "a private endpoint again",
+        {"public": "false", "allowed": "10.42.0.0/16"},
+        ("lb/loadBalancer:LoadBalancer", "ecs/service:Service"),
+    ),
+)
 STACKS: Final = {
     "localstack": StackPlan(
-        emulator="localstack",
         changes=(
             Change(
                 "objects are kept and cooled",
@@ -74,8 +75,6 @@ STACKS: Final = {
         ),
     ),
     "dev": StackPlan(
-        emulator="moto",
-        members=True,
         changes=(
             Change("more brokers", {"brokerMax": "6"}, ("appautoscaling/target:Target",)),
             Change(
@@ -110,9 +109,23 @@ STACKS: Final = {
                 {"alarmEmail": "alarms@example.com"},
                 ("sns/topicSubscription:TopicSubscription",),
             ),
+            Change("brokers on demand", {"brokerSpot": "false"}, ("ecs/service:Service",)),
+            Change(
+                "TLS and a domain name",
+                {"internalTls": "true", **_DOMAIN},
+                ("route53/record:Record", "lb/listener:Listener"),
+            ),
+            *_PUBLIC_AND_BACK,
         ),
     ),
-    "prod": StackPlan(emulator="moto", members=True),
+    "prod": StackPlan(
+        settings=_DOMAIN,
+        changes=(
+            Change("another version", {"imageTag": "1.2.4"}, ("ecs/service:Service",)),
+            Change("larger machines", {"etcdInstance": "m7g.large"}, ("ec2/instance:Instance",)),
+            *_PUBLIC_AND_BACK,
+        ),
+    ),
 }
 
 
@@ -133,12 +146,25 @@ class _Run:
     """The steps of one stack, one after the other."""
 
     def __init__(
-        self, stack: str, engine: Engine, gateway: Gateway, base: Mapping[str, str]
+        self,
+        stack: str,
+        engine: Engine,
+        gateways: Sequence[Gateway],
+        ecs: EcsDeployments,
+        base: Mapping[str, str],
+        zone: str,
     ) -> None:
-        self._stack, self._engine, self._gateway = stack, engine, gateway
-        self._plan = STACKS[stack]
+        self._stack, self._engine, self._gateways, self._ecs = stack, engine, gateways, ecs
         self._base = dict(base)
-        engine.configure(self._base)
+        self._zone = zone
+        self._configure()
+
+    def _configure(self, **more: str) -> None:
+        """Set the settings that the steps so far have left, and ``more`` for this step."""
+        settings = {**self._base, **more}
+        if settings.get("zoneId") == _ZONE:
+            settings["zoneId"] = self._zone
+        self._engine.configure(settings)
 
     def steps(self) -> Iterator[Result]:
         """Run them. Stops where going on makes no sense."""
@@ -152,21 +178,23 @@ class _Run:
             yield self._destroyed("destroy what was made")
             return
         yield self._result("up again changes nothing", self._engine.up(), only=set())
-        for change in self._plan.changes:
+        for change in STACKS[self._stack].changes:
             yield self._changed(change)
         yield self._result("up again changes nothing", self._engine.up(), only=set())
-        if self._plan.members:
-            yield self._replaced("storage-2")
-            yield from self._broken_image()
+        yield self._replaced("storage-2")
+        yield from self._broken_image()
+        yield from self._failing_brokers()
+        yield self._another_network()
         yield from self._protected()
         yield self._destroyed("destroy")
         yield self._result("up after destroy", self._engine.up(), only={"create"})
         yield self._destroyed("destroy at the end")
 
     def _changed(self, change: Change) -> Result:
-        self._base.update(change.settings)
-        self._engine.configure(self._base)
+        self._configure(**change.settings)
         outcome = self._engine.up()
+        if not outcome.code:
+            self._base.update(change.settings)
         lacking = [
             f"{kind} did not change"
             for kind in change.changes
@@ -182,7 +210,7 @@ class _Run:
             if each["urn"].endswith((f"Instance::{member}", f"VolumeAttachment::{member}"))
         ]
         outcome = self._engine.up(*(word for urn in urns for word in ("--replace", urn)))
-        ours, _ = split(outcome.steps, self._plan.emulator)
+        ours, _ = split(outcome.steps)
         own = (member, f"{member}-machine")  # the second is the alarm on its machine
         others = [f"{step} is not of {member}" for step in ours if step.name not in own]
         if not any(step.name == member for step in outcome.of("ec2/instance:Instance")):
@@ -190,32 +218,60 @@ class _Run:
         return self._result(f"replace the machine of {member}", outcome, others)
 
     def _broken_image(self) -> Iterator[Result]:
-        """A version that does not start is rolled back; at most one member is interrupted."""
-        self._engine.configure({**self._base, "imageTag": BROKEN})
+        """A version that does not start is rolled back; one storage node is interrupted, once."""
+        self._configure(imageTag=BROKEN)
+        before = [self._ecs.runs(f"sulina-{self._stack}-storage-{each}") for each in (1, 2)]
         outcome = self._engine.up()
-        problems = [] if outcome.code else ["a version that does not start was deployed"]
+        problems = _refusal(outcome, "circuit breaker")
         tried = {step.name for step in outcome.of("ecs/service:Service")}
-        if len(tried) > 1:
+        if tried & {"broker", "storage-2", "storage-3"} or "storage-1" not in tried:
             problems.append(f"the broken version reached {', '.join(sorted(tried))}")
+        if before != [self._ecs.runs(f"sulina-{self._stack}-storage-{each}") for each in (1, 2)]:
+            problems.append("storage nodes do not run what they ran before")
         yield self._result("a broken image is refused", outcome, problems, fails=True)
-        self._engine.configure(self._base)
-        yield self._result("back to the image before", self._engine.up())
+        self._configure()
+        outcome = self._engine.up("--refresh")
+        again = [step for step in outcome.of("ecs/service:Service") if step.name == "storage-2"]
+        problems = [f"{step} was not needed" for step in again]
+        yield self._result("back to the image before", outcome, problems)
         yield self._result("up again changes nothing", self._engine.up(), only=set())
 
+    def _failing_brokers(self) -> Iterator[Result]:
+        """Brokers are rolled back; a second attempt does not pretend that they run."""
+        self._ecs.failing.add(f"sulina-{self._stack}-broker")
+        self._configure(brokerMemory="8192", brokerCpu="1024")
+        outcome = self._engine.up()
+        problems = _refusal(outcome, "circuit breaker")
+        yield self._result("brokers that do not start are refused", outcome, problems, fails=True)
+        outcome = self._engine.up()
+        problems = _refusal(outcome, r"broker runs .*, not .*`pulumi up --refresh`")
+        yield self._result("and the next up says so", outcome, problems, fails=True)
+        self._ecs.failing.clear()
+        outcome = self._engine.up("--refresh")
+        missing = [] if outcome.of("ecs/service:Service") else ["brokers were not deployed again"]
+        yield self._result("and then with --refresh they start", outcome, missing)
+        self._configure()
+        yield self._result("back to the brokers before", self._engine.up())
+
+    def _another_network(self) -> Result:
+        self._configure(network="10.43.0.0/16")
+        outcome = self._engine.up()
+        problems = _refusal(outcome, "which cannot be changed: set it back")
+        problems += [f"{step} was done" for step in outcome.steps]
+        self._configure()
+        return self._result("another network is refused", outcome, problems, fails=True)
+
     def _protected(self) -> Iterator[Result]:
-        self._engine.configure({**self._base, "protect": "true"})
+        self._configure(protect="true")
         yield self._result("protect", self._engine.up())
         before = len(self._engine.resources())
-        outcome = self._engine.destroy(preview=True)
-        problems = []
-        if not outcome.code:
-            problems.append("destroy was not refused")
-        elif not re.search("protect", outcome.errors):
-            problems.append(f"destroy was refused for another reason: {outcome.errors[:500]}")
-        if (now := len(self._engine.resources())) != before:
-            problems.append(f"{before - now} resources were deleted nevertheless")
-        yield self._result("destroy is refused", outcome, problems, fails=True, destroying=True)
-        self._engine.configure(self._base)
+        for preview, name in ((True, "destroy is refused"), (False, "also without a preview")):
+            outcome = self._engine.destroy(preview=preview)
+            problems = _refusal(outcome, "protect")
+            if (now := len(self._engine.resources())) != before:
+                problems.append(f"{before - now} resources were deleted nevertheless")
+            yield self._result(name, outcome, problems, fails=True, destroying=True)
+        self._configure()
         yield self._result("protect no longer", self._engine.up())
 
     def _destroyed(self, name: str) -> Result:
@@ -237,14 +293,15 @@ class _Run:
         found = list(problems or ())
         if outcome.code and not fails:
             found.append(outcome.errors or f"pulumi ended with {outcome.code}")
-        ours, theirs = split(outcome.steps, self._plan.emulator)
+        ours, theirs = split(outcome.steps)
         if only is not None:
             found += [str(step) for step in ours if step.operation not in only]
         if not destroying:
             found += data_lost(ours)
         found += at_the_same_time(ours)
-        found += [f"{host} would have been called" for host in self._gateway.refused]
-        self._gateway.refused.clear()
+        for gateway in self._gateways:
+            found += [f"{host} would have been called" for host in gateway.refused]
+            gateway.refused.clear()
         return Result(
             self._stack,
             name,
@@ -282,58 +339,35 @@ def at_the_same_time(steps: list[Step]) -> list[str]:
     return found
 
 
+def _refusal(outcome: Outcome, sentence: str) -> list[str]:
+    """The problem, if a command was not refused with a sentence."""
+    if not outcome.code:
+        return ["it was not refused"]
+    if not re.search(sentence, outcome.errors):
+        return [f"it was refused for another reason: {outcome.errors[:1_000]}"]
+    return []
+
+
 def run_stack(stack: str, folder: Path, pulumi: str) -> Iterator[Result]:
-    """Start the stack's emulator, run all its steps on it, and stop it."""
-    plan = STACKS[stack]
+    """Start the stack's emulators, run all its steps on them, and stop them."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "built").mkdir()
+    base = {**write_built(folder / "built"), **STACKS[stack].settings}
+    gateways = []
     with ExitStack() as running:
-        start: Callable[[Path], Any] = (
-            running_localstack if plan.emulator == "localstack" else running_moto
-        )
-        server = running.enter_context(start(folder / plan.emulator))
-        region = stack_values(stack)["aws:region"]
-        completions = for_moto(server.url, region) if plan.emulator == "moto" else []
-        gateway = running.enter_context(Gateway(server.url, completions))
-        engine = Engine(folder, stack, pulumi, provider_settings(stack, gateway.url))
-        base = dict(plan.settings)
-        if plan.emulator == "moto":
-            (folder / "built").mkdir()
-            base |= write_built(folder / "built")
+        if stack == "localstack":
+            endpoints = running.enter_context(emulated_aws(stack, folder / "aws", 0))
+            gateways.append(running.enter_context(Gateway(endpoints.url)))
+            moto = endpoints.elsewhere["ecs"]
+        else:
+            moto = running.enter_context(running_moto(folder / "moto")).url
             base["emrRelease"] = "emr-7.9.0"  # moto knows no newer ones
-        if stack == "prod":
-            base |= {"domain": "sulina.example.com", "zoneId": public_zone(server.url)}
-        yield from _Run(stack, engine, gateway, base).steps()
-
-
-def for_moto(url: str, region: str) -> list[Completion]:
-    """What moto at ``url`` lacks, by service."""
-    return [
-        EcsDeployments(),
-        DlmPolicies(),
-        BucketPolicies(),
-        Machines(),
-        ScalingTags(),
-        CloudWatchCbor(url, region),
-        EmrApplications(url, region),
-    ]
-
-
-def provider_settings(stack: str, url: str) -> dict[str, Any]:
-    """The provider's settings for the emulator behind the gateway at ``url``.
-
-    They are those of the stack for LocalStack, so that its file is tested as it is.
-    """
-    port = url.rpartition(":")[2]
-    found: dict[str, Any] = {
-        name: re.sub(r":4566\b", f":{port}", value)
-        for name, value in stack_values("localstack").items()
-        if name.startswith("aws:")
-    }
-    if stack != "localstack":
-        endpoints = dict.fromkeys(_SERVICES, url)
-        endpoints["s3control"] = f"http://localhost:{port}"
-        found["aws:endpoints"] = [endpoints]
-        del found["aws:region"]
-    else:
-        found["aws:endpoints"] = json.loads(found["aws:endpoints"])
-    return found
+        ecs = EcsDeployments()
+        account = EmulatedAccount(moto, stack_values(stack)["aws:region"], {})
+        gateways.append(running.enter_context(Gateway(moto, for_moto(account, ecs))))
+        provider = provider_settings(gateways[0].url, gateways[-1].url)
+        if stack != "localstack":
+            provider["aws:endpoints"][0] |= dict.fromkeys(_MORE_ENDPOINTS, gateways[0].url)
+            del provider["aws:region"]
+        engine = Engine(folder, stack, pulumi, provider)
+        yield from _Run(stack, engine, gateways, ecs, base, public_zone(moto)).steps()

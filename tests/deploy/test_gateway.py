@@ -13,8 +13,8 @@ from botocore.exceptions import ProxyConnectionError
 
 from localstack.emulators.moto import ACCOUNT
 from localstack.emulators.server import EmulatorServer
-from tests.deploy.ecs import BROKEN, EcsDeployments
-from tests.deploy.gateway import Answer, Call, Gateway
+from localstack.gateway.ecs import BROKEN, EcsDeployments
+from localstack.gateway.server import Answer, Call, Gateway
 
 _KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
 
@@ -69,17 +69,51 @@ def test_services_run_what_they_should(gateway: Gateway) -> None:
     assert _deployment(ecs, "steady")["status"] == "SUCCESSFUL"
 
 
+def test_a_broken_image_is_rolled_back_to_what_ran_before(gateway: Gateway) -> None:
+    ecs = boto3.client("ecs", endpoint_url=gateway.url, **_KEYS)
+    before = _service(ecs, "rolling", "repository:1", rollback=True)["taskDefinition"]
+    broken = _register(ecs, "rolling", f"repository:{BROKEN}")
+    ecs.update_service(cluster="cluster", service="rolling", taskDefinition=broken)
+
+    assert [_deployment(ecs, "rolling")["status"] for _ in range(3)] == [
+        "IN_PROGRESS",
+        "ROLLBACK_IN_PROGRESS",
+        "ROLLBACK_SUCCESSFUL",
+    ]
+    [service] = ecs.describe_services(cluster="cluster", services=["rolling"])["services"]
+    assert (service["taskDefinition"], service["runningCount"]) == (before, 2)
+
+
 @pytest.mark.parametrize(
-    ("rollback", "status"), [(True, "ROLLBACK_SUCCESSFUL"), (False, "IN_PROGRESS")]
+    ("rollback", "status"), [(True, "ROLLBACK_FAILED"), (False, "IN_PROGRESS")]
 )
-def test_a_broken_image_is_rolled_back_where_a_service_asks_for_it(
+def test_a_broken_image_of_a_new_service_runs_nothing(
     gateway: Gateway, rollback: bool, status: str
 ) -> None:
     ecs = boto3.client("ecs", endpoint_url=gateway.url, **_KEYS)
-    name = f"rollback-{rollback}"
+    name = f"new-{rollback}"
     _service(ecs, name, f"repository:{BROKEN}", rollback=rollback)
 
-    assert _deployment(ecs, name)["status"] == status
+    assert [_deployment(ecs, name)["status"] for _ in range(3)][-1] == status
+    [service] = ecs.describe_services(cluster="cluster", services=[name])["services"]
+    assert service["runningCount"] == 0
+
+
+def test_a_broken_sidecar_breaks_the_task_only_if_its_container_waits_for_it(
+    gateway: Gateway,
+) -> None:
+    ecs = boto3.client("ecs", endpoint_url=gateway.url, **_KEYS)
+    sidecar = {
+        "name": "b",
+        "image": f"repository:{BROKEN}",
+        "memory": 128,
+        "essential": False,
+    }
+    _service(ecs, "alone", "repository:1", sidecar, rollback=True)
+    _service(ecs, "awaited", "repository:1", sidecar, rollback=True, awaited="b")
+
+    assert _deployment(ecs, "alone")["status"] == "SUCCESSFUL"
+    assert _deployment(ecs, "awaited")["status"] == "IN_PROGRESS"
 
 
 def test_what_emulators_refuse_is_passed_on() -> None:
@@ -94,10 +128,24 @@ def test_what_emulators_refuse_is_passed_on() -> None:
     assert EcsDeployments().after(call, refused) is refused
 
 
-def _service(ecs: Any, name: str, image: str, *, rollback: bool) -> dict[str, Any]:
+def _register(ecs: Any, name: str, image: str, *more: dict[str, Any], awaited: str = "") -> str:
+    container: dict[str, Any] = {"name": "a", "image": image, "memory": 128}
+    if awaited:
+        container["dependsOn"] = [{"containerName": awaited, "condition": "SUCCESS"}]
+    made = ecs.register_task_definition(family=name, containerDefinitions=[container, *more])
+    return str(made["taskDefinition"]["taskDefinitionArn"])
+
+
+def _service(
+    ecs: Any,
+    name: str,
+    image: str,
+    *more: dict[str, Any],
+    rollback: bool,
+    awaited: str = "",
+) -> dict[str, Any]:
     ecs.create_cluster(clusterName="cluster")
-    container = {"name": "a", "image": image, "memory": 128}
-    ecs.register_task_definition(family=name, containerDefinitions=[container])
+    _register(ecs, name, image, *more, awaited=awaited)
     ecs.create_service(
         cluster="cluster",
         serviceName=name,

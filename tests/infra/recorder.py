@@ -8,6 +8,8 @@ from typing import Any
 Inputs = Mapping[str, Any]
 ACCOUNT = "123456789012"
 REGION = "eu-central-1"
+NETWORK = "10.42.0.0/16"
+"""That of the VPC, if the stack was deployed before."""
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "aws:index/getRegion:getRegion": {"region": REGION},
@@ -61,6 +63,11 @@ class RecordingMaker:
         """The result of a provider function."""
         if token == "aws:ec2/getInstances:getInstances":
             return {"privateIps": self._running}
+        if token == "aws:ec2/getVpcs:getVpcs":
+            wanted = [each["values"] for each in arguments.get("filters", ())]
+            return {"ids": ["vpc-1"] if self._running and wanted in ([], [[NETWORK]]) else []}
+        if token == "aws:ecs/getService:getService":
+            return {"taskDefinition": _arn("ecs", arguments["serviceName"].rpartition("-")[2])}
         return ANSWERS[token]
 
     def make(self, kind: str, name: str, given: Inputs) -> tuple[str, dict[str, Any]]:

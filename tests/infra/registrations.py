@@ -41,6 +41,7 @@ class RegistrationMonitor(MockMonitor):
                     "ignore_changes": list(request.ignoreChanges),
                     "replace_on_changes": list(request.replaceOnChanges),
                     "replacement_trigger": MessageToDict(request.replacement_trigger) or "",
+                    "minutes": MessageToDict(request.customTimeouts),
                     "secret_outputs": list(request.additionalSecretOutputs),
                 },
             }

@@ -59,6 +59,15 @@ def test_a_protected_stack_refuses_to_delete_data(prod: Graph) -> None:
     assert prod.all("dlm/lifecyclePolicy:LifecyclePolicy")
 
 
+def test_a_protected_stack_refuses_before_anything_is_deleted(prod: Graph, dev: Graph) -> None:
+    """What depends on everything is deleted first; the first refusal ends the deletion."""
+    for graph, protected in ((prod, True), (dev, False)):
+        guard = graph.one("sulina:infra:DeletionGuard", "deletion-guard")
+        assert guard.options["protect"] is protected
+        others = {made.urn for made in graph.resources if not made.kind.startswith("sulina:")}
+        assert others == set(guard.depends_on)
+
+
 @pytest.mark.parametrize("stack", ["dev", "prod"])
 def test_no_log_group_appears_that_the_stack_does_not_own(
     graph_of: Callable[[str], Graph], stack: str

@@ -158,3 +158,14 @@ def test_addresses_never_meet() -> None:
     ]
     assert len(set(blocks)) == 9
     assert [zone_of(number) for number in (1, 2, 3, 4)] == [0, 1, 2, 0]
+
+
+def test_the_network_of_a_stack_that_exists_is_not_changed(
+    graph_of: Callable[[str], Graph],
+) -> None:
+    graph = graph_of("moved")
+    assert graph.error == (
+        "sulina:network 10.43.0.0/16 differs from the network of the VPC sulina-prod, which cannot "
+        "be changed: set it back, or delete the stack first with `pulumi destroy`"
+    )
+    assert not graph.resources

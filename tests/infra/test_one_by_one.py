@@ -79,7 +79,12 @@ def test_a_new_machine_is_a_new_deployment_so_that_there_is_something_to_wait_fo
         # A deployment that failed is made and awaited again, also if nothing else has changed.
         assert service.options["replace_on_changes"] == ["#initerror"]
         assert service.options["delete_before_replace"]
-        assert prod.container(service.name)["healthCheck"]
+        # A version that does not start is given up before Pulumi gives up.
+        assert service.inputs["deploymentCircuitBreaker"] == {"enable": True, "rollback": True}
+        check = prod.container(service.name)["healthCheck"]
+        attempt = check["startPeriod"] + check["retries"] * (check["interval"] + check["timeout"])
+        assert service.options["minutes"] == {"create": "30m", "update": "30m"}
+        assert 3 * attempt < 30 * 60
 
 
 def test_replacing_a_machine_replaces_its_attachment_and_nothing_else(deployed: Graph) -> None:

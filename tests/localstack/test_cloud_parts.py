@@ -14,8 +14,8 @@ from infra.config.emulated import check_emulated
 from localstack.cloud.addresses import AddressBook
 from localstack.cloud.balancer import check_free
 from localstack.cloud.definitions import ServiceDefinition, task_process
-from localstack.cloud.endpoints import IN_MOTO, Endpoints
-from localstack.cloud.engine import EngineProject
+from localstack.cloud.endpoints import IN_LOCALSTACK, IN_MOTO, Endpoints
+from localstack.cloud.engine import EngineProject, provider_settings
 from localstack.cloud.scaling import TargetTracking
 from localstack.cloud.schedules import minutes_of
 from localstack.emulators.credentials import Credentials
@@ -61,21 +61,26 @@ def test_a_container_becomes_a_process_with_other_addresses_and_paths(tmp_path: 
 
 
 def test_the_engine_gets_a_project_that_can_not_reach_the_real_aws(tmp_path: Path) -> None:
-    server = EmulatorServer(tmp_path, Program("none", ("none",), 1, answers_http("/")))
-    elsewhere = dict.fromkeys(IN_MOTO, "http://127.0.0.1:2")
-    endpoints = Endpoints("http://127.0.0.1:1", elsewhere, server, (server,), Credentials())
     project = EngineProject(tmp_path / "pulumi", "localstack", "pulumi")
 
-    project.write({"brokerMin": "1"}, endpoints, "http://127.0.0.1:3")
+    project.configure(
+        {"brokerMin": "1"}, provider_settings("http://127.0.0.1:1", "http://127.0.0.1:3")
+    )
 
     written = yaml.safe_load((tmp_path / "pulumi/project/Pulumi.localstack.yaml").read_text())
     config = written["config"]
     check_emulated({n: v if isinstance(v, str) else json.dumps(v) for n, v in config.items()})
-    [urls] = config["aws:endpoints"]
-    assert (urls["s3"], urls["ecs"]) == ("http://127.0.0.1:1", "http://127.0.0.1:3")
-    assert urls["emrserverless"] == urls["appautoscaling"] == "http://127.0.0.1:3"
+    assert config["aws:httpsProxy"] == "http://127.0.0.1:1"
     assert config["sulina:brokerMin"] == "1"
     assert project.variables["PULUMI_BACKEND_URL"].startswith(f"file://{tmp_path}")
+
+
+def test_the_stacks_file_finds_each_service_where_the_cloud_has_it() -> None:
+    [urls] = provider_settings("http://127.0.0.1:1", "http://127.0.0.1:3")["aws:endpoints"]
+    renamed = {"application-autoscaling": "appautoscaling", "emr-serverless": "emrserverless"}
+    here = {name for name, url in urls.items() if url.endswith(":1")}
+    assert here == set(IN_LOCALSTACK)
+    assert urls.keys() - here == {renamed.get(name, name) for name in IN_MOTO}
 
 
 def test_a_port_in_use_is_told_before_anything_is_started() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.deploy.gateway import Answer, Call
+from localstack.gateway.server import Answer, Call
 
 _OPTIONS = b"<maintenanceOptions><autoRecovery>default</autoRecovery></maintenanceOptions>"
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 
-from tests.deploy.gateway import Answer, Call
-from tests.infra.builds import aws_client
+from localstack.deployment.account import EmulatedAccount
+from localstack.gateway.server import Answer, Call
 
 
 class EmrApplications:
-    """Stops each new application of moto at ``url``, and shows it as created."""
+    """Stops each new application, and shows it as created."""
 
-    def __init__(self, url: str, region: str) -> None:
-        self._client = aws_client("emr-serverless", url, region)
+    def __init__(self, moto: EmulatedAccount) -> None:
+        self._client = moto.client("emr-serverless")
 
     def before(self, call: Call) -> Answer | None:
         """Leave requests to moto."""

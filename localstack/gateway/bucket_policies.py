@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from urllib.parse import parse_qs, urlsplit
 
-from tests.deploy.gateway import Answer, Call
+from localstack.gateway.server import Answer, Call
 
 
 class BucketPolicies:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 
-from tests.deploy.gateway import Answer, Call
+from localstack.gateway.server import Answer, Call
 
 
 class ScalingTags:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from localstack.emulators.moto import ACCOUNT
-from tests.deploy.gateway import Answer, Call
+from localstack.gateway.server import Answer, Call
 
 
 class DlmPolicies:

@@ -13,17 +13,17 @@ from botocore import xform_name
 from botocore.exceptions import ClientError
 from botocore.parsers import RpcV2CBORParser
 
-from tests.deploy.gateway import Answer, Call
-from tests.infra.builds import aws_client
+from localstack.deployment.account import EmulatedAccount
+from localstack.gateway.server import Answer, Call
 
 _HEADERS = {"Content-Type": "application/cbor", "smithy-protocol": "rpc-v2-cbor"}
 
 
 class CloudWatchCbor:
-    """Answers CloudWatch's operations with what moto at ``url`` answers to boto3."""
+    """Answers CloudWatch's operations with what moto answers to boto3."""
 
-    def __init__(self, url: str, region: str) -> None:
-        self._client = aws_client("cloudwatch", url, region)
+    def __init__(self, moto: EmulatedAccount) -> None:
+        self._client = moto.client("cloudwatch")
 
     def before(self, call: Call) -> Answer | None:
         """Answer requests to this service."""

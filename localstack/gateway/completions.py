@@ -1,0 +1,26 @@
+"""All that moto lacks."""
+
+from __future__ import annotations
+
+from localstack.deployment.account import EmulatedAccount
+from localstack.gateway.bucket_policies import BucketPolicies
+from localstack.gateway.cloudwatch import CloudWatchCbor
+from localstack.gateway.dlm import DlmPolicies
+from localstack.gateway.ec2 import Machines
+from localstack.gateway.ecs import EcsDeployments
+from localstack.gateway.emr import EmrApplications
+from localstack.gateway.scaling import ScalingTags
+from localstack.gateway.server import Completion
+
+
+def for_moto(moto: EmulatedAccount, ecs: EcsDeployments) -> list[Completion]:
+    """What the plugin needs beyond the account that is in moto."""
+    return [
+        ecs,
+        DlmPolicies(),
+        BucketPolicies(),
+        Machines(),
+        ScalingTags(),
+        CloudWatchCbor(moto),
+        EmrApplications(moto),
+    ]
