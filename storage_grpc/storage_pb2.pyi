@@ -583,20 +583,28 @@ class ObjectHead(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     LEDGER_FIELD_NUMBER: _builtins.int
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    LAST_OFFSET_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """/namespace/topic"""
     ledger: _builtins.int
     first_offset: _builtins.int
+    generation: _builtins.int
+    """0 unless it replaces others"""
+    last_offset: _builtins.int
+    """with a generation"""
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         ledger: _builtins.int = ...,
         first_offset: _builtins.int = ...,
+        generation: _builtins.int = ...,
+        last_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "ledger", b"ledger", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "generation", b"generation", "last_offset", b"last_offset", "ledger", b"ledger", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -740,26 +748,91 @@ class OffloadReply(_message.Message):
     SIZE_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
     size: _builtins.int
     """of the object"""
     digest: _builtins.str
     """of its records"""
     rejected: _builtins.int
     """payloads that do not fit their schema"""
+    records: _builtins.int
+    """if it lacks some of its offsets"""
     def __init__(
         self,
         *,
         size: _builtins.int = ...,
         digest: _builtins.str = ...,
         rejected: _builtins.int = ...,
+        records: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_records", b"_records", "records", b"records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "rejected", b"rejected", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_records", b"_records", "digest", b"digest", "records", b"records", "rejected", b"rejected", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__records: _TypeAlias = _typing.Literal["records"]  # noqa: Y015
+    _WhichOneofArgType__records: _TypeAlias = _typing.Literal["_records", b"_records"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__records) -> _WhichOneofReturnType__records | None: ...
+
+Global___OffloadReply: _TypeAlias = OffloadReply  # noqa: Y015
+
+@_typing.final
+class ReplaceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: _builtins.int
+    SOURCES_FIELD_NUMBER: _builtins.int
+    REWRITE_FIELD_NUMBER: _builtins.int
+    SCHEMAS_FIELD_NUMBER: _builtins.int
+    rewrite: _builtins.str
+    """see storage_grpc/tier/tier.py"""
+    @_builtins.property
+    def head(self) -> Global___ObjectHead:
+        """of the new object"""
+
+    @_builtins.property
+    def sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___SourceObject]:
+        """in the order of their offsets"""
+
+    @_builtins.property
+    def schemas(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]: ...
+    def __init__(
+        self,
+        *,
+        head: Global___ObjectHead | None = ...,
+        sources: _abc.Iterable[Global___SourceObject] | None = ...,
+        rewrite: _builtins.str = ...,
+        schemas: _abc.Iterable[Global___SchemaVersion] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "rewrite", b"rewrite", "schemas", b"schemas", "sources", b"sources"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___OffloadReply: _TypeAlias = OffloadReply  # noqa: Y015
+Global___ReplaceRequest: _TypeAlias = ReplaceRequest  # noqa: Y015
+
+@_typing.final
+class SourceObject(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    digest: _builtins.str
+    @_builtins.property
+    def head(self) -> Global___ObjectHead: ...
+    def __init__(
+        self,
+        *,
+        head: Global___ObjectHead | None = ...,
+        digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "head", b"head"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SourceObject: _TypeAlias = SourceObject  # noqa: Y015
 
 @_typing.final
 class ReadTieredRequest(_message.Message):
@@ -882,16 +955,22 @@ class DeleteTieredRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HEADS_FIELD_NUMBER: _builtins.int
+    NOTICES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def heads(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObjectHead]: ...
+    @_builtins.property
+    def notices(self) -> _containers.RepeatedCompositeFieldContainer[Global___ObjectHead]:
+        """whose notices go after the objects"""
+
     def __init__(
         self,
         *,
         heads: _abc.Iterable[Global___ObjectHead] | None = ...,
+        notices: _abc.Iterable[Global___ObjectHead] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["heads", b"heads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heads", b"heads", "notices", b"notices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

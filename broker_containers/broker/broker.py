@@ -26,11 +26,18 @@ from broker_containers.subscriptions.dead_letters import (
     dead_letter_producer,
 )
 from broker_containers.subscriptions.subscription import Subscription
-from broker_containers.topic_log.cleanup import ObjectCleanup, delete_objects, may_have_objects
+from broker_containers.topic_log.cleanup import (
+    ObjectCleanup,
+    delete_objects,
+    note_given_up,
+    objects_to_delete,
+)
 from broker_containers.topic_log.log import Log, VolatileLog
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topic_log.tail_cache import CachedFrame, TailCache
 from broker_containers.topics.histogram import PublishLatency
+from broker_containers.topics.merging import Merging
+from broker_containers.topics.replacing import Replacing
 from broker_containers.topics.retention import Retention
 from broker_containers.topics.shielded_tasks import ShieldedTasks
 from broker_containers.topics.single_publish import publish_one
@@ -39,7 +46,7 @@ from broker_containers.topics.subscription_manager import SubscriptionManager
 from broker_containers.topics.tiering import Tiering
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import Ledgers
-from storage_grpc.tier.tier import Tier, head_of
+from storage_grpc.tier.tier import Tier, place_of
 from sulina.errors import AlreadyExists, NotFound, Refused, Retriable, SulinaError
 from sulina.lake.summary import ObjectHead
 from sulina.metadata.keys import (
@@ -49,6 +56,7 @@ from sulina.metadata.keys import (
     topics,
     unreferenced_objects,
 )
+from sulina.metadata.keys.ledger_list import Replacement
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerRef
 from sulina.metadata.keys.policy import Policy
 from sulina.metadata.keys.topics import TopicRecord, TopicState
@@ -148,6 +156,14 @@ class Broker:
             self._grace,
         )
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
+        self.replacing = Replacing(tier, clock)
+        self.merging = Merging(
+            self.replacing,
+            clock,
+            lambda: self.tiering.settings,
+            self.loaded,
+            lambda: self.tiering.schemas_of,
+        )
         self.object_cleanup = ObjectCleanup(tier, store, clock)
         self._background: list[asyncio.Task[None]] = []
         self.around_first_use: Callable[
@@ -166,6 +182,7 @@ class Broker:
             asyncio.create_task(self.cursors.run()),
             asyncio.create_task(self.retention.run()),
             asyncio.create_task(self.tiering.run()),
+            asyncio.create_task(self.merging.run()),
             asyncio.create_task(self.object_cleanup.run()),
         ]
         return self
@@ -407,10 +424,11 @@ class Broker:
             for part in parts:
                 await self._owners.release(part)
                 await self.unload(part, NotFound(f"{name} was deleted"))
-                refs = (await ledgers.get(self.store, part)).list.ledgers
-                await self._note_objects(part, refs)
-                objects += [head_of(part, ref) for ref in may_have_objects(self.tier, refs)]
-                doomed += refs
+                stored = (await ledgers.get(self.store, part)).list
+                found = objects_to_delete(self.tier, part, stored.ledgers)
+                await self._note_objects(part, found, stored.replacing)
+                objects += found
+                doomed += stored.ledgers
             # Metadata first: unreferenced ledgers are only garbage, but a topic that refers to
             # deleted ledgers could not be opened again.
             await topic_lifecycle.delete(self.store, name)
@@ -422,10 +440,15 @@ class Broker:
         finally:
             self._deleting.difference_update(parts)
 
-    async def _note_objects(self, topic: TopicName, refs: Sequence[LedgerRef]) -> None:
+    async def _note_objects(
+        self, topic: TopicName, objects: Sequence[ObjectHead], under_way: Replacement | None
+    ) -> None:
         """Note a topic's objects for deletion, in case this broker stops before it deletes them."""
-        objects = may_have_objects(self.tier, refs)
-        for put in unreferenced_objects.puts(topic, objects, self.clock.wall_us()):
+        now = self.clock.wall_us()
+        puts = unreferenced_objects.puts(topic, [place_of(head) for head in objects], now)
+        if under_way is not None:
+            puts.append(note_given_up(topic, under_way, now))
+        for put in puts:
             await self.store.put(put.key, put.value)
 
     async def _send_dead_letter(

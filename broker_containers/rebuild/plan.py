@@ -1,17 +1,20 @@
 """Decides which ledgers and objects make up a topic, in which order, and how far each counts.
 
 A ledger that was taken over may end with unconfirmed entries: the next owner started before them.
-So where a later ledger starts, the earlier one ends.
+So where a later ledger starts, the earlier one ends. Of objects and those that replaced them, the
+newest generation counts, whatever an older list says.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from broker_containers.rebuild.survey import FoundLedger, StorageSurvey
+from sulina.lake.generations import newest_objects
+from sulina.lake.layout import ObjectName
 from sulina.lake.summary import ObjectSummary
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, TieredRef
 from sulina.names import TopicName
@@ -54,6 +57,8 @@ class TopicPlan:
     left_aside: tuple[str, ...] = ()
     """What exists and is not used, in words."""
     changed: bool = True
+    generation: int = 0
+    """The highest that an object of the topic has."""
 
     @property
     def epoch(self) -> int:
@@ -88,17 +93,23 @@ def _plan(
     topic: TopicName,
     known: LedgerList,
     ledgers: Iterable[FoundLedger],
-    objects: Iterable[ObjectSummary],
+    objects: Sequence[ObjectSummary],
     there: set[int],
     on_gap: OnGap,
 ) -> TopicPlan:
-    tiered = {summary.ledger: summary for summary in objects}
+    newest = newest_objects(objects, _name)
+    joined = [summary for summary in newest if summary.generation]
+    tiered = {summary.ledger: summary for summary in newest}
     aside: list[str] = []
     kept: list[LedgerRef] = []
     for ref in known.ledgers:
         if ref.state is LedgerState.OPEN:
             continue  # its metadata may be as old as the list: it is found by the survey, or lost
-        if ref.id in tiered:
+        by = next((one for one in joined if _covers(one, ref.first_offset, _end(ref))), None)
+        if by is not None and ref.records:
+            if not kept or kept[-1].id != by.ledger:
+                kept.append(_as_ref(by))
+        elif ref.id in tiered and not tiered[ref.id].generation:
             kept.append(_with_object(ref, tiered[ref.id], local=ref.id in there))
         elif ref.id in there:
             kept.append(ref)
@@ -113,11 +124,16 @@ def _plan(
     found += [
         CopiedLedger(one.id, one.first_offset, one.end, one.epoch)
         for one in ledgers
-        if one.id not in known_ids and one.id not in tiered
+        if one.id not in known_ids
+        and one.id not in tiered
+        # Entries of a replaced object's ledger, on a node that missed their deletion.
+        and not any(_covers(each, one.first_offset, one.end) for each in joined)
     ]
     later = [piece for piece in found if piece.first_offset >= end]
     aside += [_in_words(piece) for piece in found if piece not in later]
-    return _join(topic, known, [*kept, *later], aside, on_gap)
+    generation = max([known.generation, *(summary.generation for summary in objects)])
+    made = _join(topic, known, [*kept, *later], aside, on_gap)
+    return replace(made, generation=generation)
 
 
 def _join(
@@ -190,8 +206,24 @@ def _as_ref(summary: ObjectSummary) -> LedgerRef:
         first_time_us=summary.first_time_us,
         last_time_us=summary.last_time_us,
         last_entry=-1,
-        tiered=TieredRef(summary.size, summary.digest, local=False),
+        tiered=TieredRef(
+            summary.size,
+            summary.digest,
+            local=False,
+            generation=summary.generation,
+            records=summary.records if summary.is_sparse else None,
+        ),
     )
+
+
+def _name(summary: ObjectSummary) -> ObjectName:
+    topic, place = summary.topic, (summary.first_offset, summary.ledger)
+    last = summary.last_offset if summary.generation else -1
+    return ObjectName(topic.namespace, topic.local, 0, *place, summary.generation, last)
+
+
+def _covers(summary: ObjectSummary, first_offset: int, end: int) -> bool:
+    return summary.first_offset <= first_offset and end <= summary.last_offset + 1
 
 
 def _with_object(ref: LedgerRef, summary: ObjectSummary, *, local: bool) -> LedgerRef:

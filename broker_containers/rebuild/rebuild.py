@@ -104,7 +104,8 @@ class Rebuild:
         stored = await ledger_keys.get(self._store, plan.topic)
         if stored.list != plan.known:
             raise Fenced(f"{plan.topic} was changed concurrently")
-        wanted = ledger_pages.with_pages(LedgerList(plan.epoch, tuple(refs)))
+        made = LedgerList(plan.epoch, tuple(refs), generation=plan.generation)
+        wanted = ledger_pages.with_pages(made)
         revision = await ledger_keys.swap(
             self._store, plan.topic, stored.revision, wanted, before=LedgerList()
         )

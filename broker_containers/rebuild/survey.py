@@ -15,7 +15,7 @@ from storage_grpc.node import MaybeLost, Node
 from storage_grpc.quorum.calls import with_deadline
 from sulina.errors import CorruptEntry, CorruptFrame, NotFound, Refused
 from sulina.lake.decoder import TAIL, NeedMore, open_footer
-from sulina.lake.layout import ROOT, parse_key
+from sulina.lake.layout import ROOT, is_notice, parse_key
 from sulina.lake.summary import ObjectSummary
 from sulina.names import TopicName
 from sulina.objects.store import ObjectStore
@@ -185,6 +185,8 @@ async def _objects(
     while page := await store.list(ROOT, after=after, limit=_LISTED_AT_ONCE):
         for item in page:
             progress("objects", len(found), 0)
+            if is_notice(item.key):
+                continue
             try:
                 parse_key(item.key)
                 found.append(await _summary(store, item.key))

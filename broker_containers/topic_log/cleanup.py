@@ -2,7 +2,8 @@
 
 Objects to delete are noted in the metadata by the same transaction that removes them from a
 topic's list. They are deleted immediately, again by every broker that sees the note, and once more
-when no upload can still be in progress; only then the note is removed.
+when no upload can still be in progress; only then the note is removed. Objects that were replaced
+are kept for the time in their note.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from contextlib import suppress
 from typing import Final
 
 from storage_grpc.entries import EntryStore
-from storage_grpc.tier.tier import Tier
+from storage_grpc.tier.tier import Tier, head_of, place_of
 from sulina.errors import StorageFull, SulinaError
 from sulina.lake.summary import ObjectHead
 from sulina.metadata.keys import ledgers, namespaces, topics, unreferenced_objects
-from sulina.metadata.keys.ledgers import LedgerRef
+from sulina.metadata.keys.ledger_list import LedgerRef, Replacement
 from sulina.metadata.keys.topics import TopicState
 from sulina.metadata.keys.unreferenced_objects import StoredUnreferenced
-from sulina.metadata.store import MetadataStore
+from sulina.metadata.store import MetadataStore, Put
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
 
@@ -62,42 +63,63 @@ class ObjectCleanup:
                 after = each.key
                 there.add(each.key)
                 age = (self._clock.wall_us() - each.value.since_us) / 1e6
-                if age < grace_seconds and each.key in self._seen:
+                kept = each.value.keep_us / 1e6
+                if age < kept or (age < grace_seconds and each.key in self._seen):
                     continue
-                if await self._delete(self._tier, each):
+                last = age >= max(grace_seconds, kept)
+                if await self._delete(self._tier, each, last=last):
                     self._seen.add(each.key)
-                    if age >= grace_seconds:
+                    if last:
                         await unreferenced_objects.forget(self._store, each)
         self._seen &= there
 
-    async def _delete(self, tier: Tier, doomed: StoredUnreferenced) -> bool:
+    async def _delete(self, tier: Tier, doomed: StoredUnreferenced, *, last: bool) -> bool:
         """Delete unreferenced objects; returns whether that was all of them."""
         topic = TopicName.parse(doomed.value.topic)
         listed = await self._listed(topic)
-        heads = [
-            ObjectHead(topic, ledger, first_offset)
-            for ledger, first_offset in doomed.value.objects
-            if ledger not in listed
-        ]
+        wanted = [ObjectHead(topic, *place) for place in doomed.value.objects]
+        heads = [head for head in wanted if head not in listed]
         await tier.delete(heads)
+        if last and doomed.value.notice:
+            await tier.delete([], [ObjectHead(topic, *doomed.value.notice)])
         self.deleted += len(heads)
-        return len(heads) == len(doomed.value.objects)
+        return len(heads) == len(wanted)
 
-    async def _listed(self, topic: TopicName) -> set[int]:
-        """Ledgers that the topic still lists: they are kept, whatever the note says."""
+    async def _listed(self, topic: TopicName) -> set[ObjectHead]:
+        """Objects that the topic still lists: they are kept, whatever the note says."""
         found = await topics.get(self._store, topic)
         if found is None or found.state is TopicState.DELETING:
             return set()
-        return {ref.id for ref in (await ledgers.get(self._store, topic)).list.ledgers}
+        listed = (await ledgers.get(self._store, topic)).list.ledgers
+        return {head_of(topic, ref) for ref in listed}
 
 
-def may_have_objects(tier: Tier | None, refs: Iterable[LedgerRef]) -> list[LedgerRef]:
-    """Ledgers whose objects must be deleted with them, including uploads in progress.
+def objects_to_delete(
+    tier: Tier | None, topic: TopicName, refs: Iterable[LedgerRef]
+) -> list[ObjectHead]:
+    """The objects that must be deleted with ledgers, including uploads in progress.
 
     Without an object store there are none in progress, so nothing needs to be noted.
     """
     under_way = tier is not None and tier.ready
-    return [ref for ref in refs if ref.tiered is not None or under_way]
+    return [head_of(topic, ref) for ref in refs if ref.tiered is not None or under_way]
+
+
+def note_given_up(topic: TopicName, under_way: Replacement, now_us: int) -> Put:
+    """Notes that the object of a replacement, which may be in progress, is to be deleted."""
+    place = place_of(new_head(topic, under_way))
+    return unreferenced_objects.put_replaced(topic, [place], place, now_us, 0)
+
+
+def new_head(topic: TopicName, under_way: Replacement) -> ObjectHead:
+    """The head of the object of a replacement."""
+    return ObjectHead(
+        topic,
+        under_way.ledger,
+        under_way.first_offset,
+        under_way.generation,
+        under_way.last_offset,
+    )
 
 
 async def delete_objects(tier: Tier | None, heads: Sequence[ObjectHead]) -> None:

@@ -1,7 +1,8 @@
 """Reads a managed ledger in order, from any offset, across ledgers and objects.
 
 Reads a ledger's entries from storage nodes if they are there and readable, otherwise its object.
-Offsets continue from one to the next without a gap or repeat.
+Offsets continue from one to the next without a gap or repeat, except that objects which replaced
+others may lack some. A read that an object's replacement overtakes continues in the new one.
 """
 
 from __future__ import annotations
@@ -64,7 +65,18 @@ class LedgerReader:
                 if ref.tiered is None or self._log.tier is None:
                     raise
                 self._unreadable = ref.id
-        return await self._from_object(ref, max_bytes, then)
+        try:
+            return await self._from_object(ref, max_bytes, then)
+        except SulinaError:
+            if self._is_replaced(ref):
+                return []  # and then read from the object that took its place
+            raise
+
+    def _is_replaced(self, ref: LedgerRef) -> bool:
+        """Whether the list names another object for the next offset since a read began."""
+        at = self._index()
+        now = None if at is None else self._log.refs[at]
+        return now is not None and head_of(self._log.topic, now) != head_of(self._log.topic, ref)
 
     async def _from_entries(self, ref: LedgerRef, max_bytes: int) -> list[CachedFrame]:
         if ref.id != self._ledger:
@@ -88,7 +100,14 @@ class LedgerReader:
         ahead = head_of(topic, then) if then is not None and not then.is_local else None
         found = await tier.read(head_of(topic, ref), wanted, max_bytes, ahead)
         frames = [CachedFrame(parse_header(frame), frame) for frame in found]
-        if not frames or not frames[0].base <= wanted < frames[0].header.next_offset:
+        sparse = ref.tiered is not None and ref.tiered.records is not None
+        if sparse and not frames:
+            assert ref.last_offset is not None
+            self._offset = ref.last_offset + 1
+            return []
+        if not frames or not (
+            (frames[0].base <= wanted or sparse) and wanted < frames[0].header.next_offset
+        ):
             raise CorruptEntry(f"offset {wanted} is not in the object of ledger {ref.id}")
         return frames
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from broker_containers import settable
-from broker_containers.topic_log.cleanup import delete_objects, may_have_objects
+from broker_containers.topic_log.cleanup import delete_objects, objects_to_delete
 from broker_containers.topic_log.dedup import Dedup
 from broker_containers.topic_log.ledger_lookup import offset_at
 from broker_containers.topic_log.ledger_reader import LedgerReader
@@ -30,10 +30,10 @@ from broker_containers.topic_log.owned_list import OwnedLedgerList
 from broker_containers.topic_log.tail_cache import CachedFrame
 from broker_containers.topic_log.takeover import fence_and_read
 from storage_grpc.ledgers import Ledgers, LedgerWriter
-from storage_grpc.tier.tier import Tier, head_of
+from storage_grpc.tier.tier import Tier, place_of
 from sulina.errors import Fenced, StorageFull, SulinaError
 from sulina.metadata.keys import unreferenced_objects
-from sulina.metadata.keys.ledger_list import Removal
+from sulina.metadata.keys.ledger_list import Removal, Replacement
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
 from sulina.metadata.store import Compare, MetadataStore, Op
 from sulina.names import TopicName
@@ -167,6 +167,15 @@ class ManagedLedger:
         if self._written is None:
             return self._list.visible
         return (*self._list.visible[:-1], self._written.ref)
+
+    @property
+    def replacement(self) -> Replacement | None:
+        """The replacement of objects that is under way."""
+        return self._list.replacing
+
+    def run(self, first_offset: int, last_offset: int) -> tuple[LedgerRef, ...]:
+        """The closed ledgers with exactly these offsets; none if there are others."""
+        return self._list.run(first_offset, last_offset)
 
     async def _take_over(self) -> None:
         async with self._owned.taking(self._guards()) as before:
@@ -462,13 +471,14 @@ class ManagedLedger:
         """Delete the data of the oldest ledgers. The list changes first."""
         count = min(count, unreferenced_objects.LEDGERS_PER_RECORD)
         gone = self._list.ledgers[:count]
-        objects = may_have_objects(self.tier, gone)
-        doom = unreferenced_objects.puts(self.topic, objects, self._clock.wall_us())
+        objects = objects_to_delete(self.tier, self.topic, gone)
+        places = [place_of(head) for head in objects]
+        doom = unreferenced_objects.puts(self.topic, places, self._clock.wall_us())
         await self._owned.commit(lambda before: before.trimmed(count), doom)
         for ref in gone:
             if ref.is_local:
                 await self._ledgers.delete(ref.id)
-        await delete_objects(self.tier, [head_of(self.topic, ref) for ref in objects])
+        await delete_objects(self.tier, objects)
         return count
 
     async def close(self) -> None:

@@ -85,7 +85,10 @@ async def scan_object(
         dedup.restore(Frame(frame).payloads[0])
         offset = parse_header(frame).base_offset
     while offset <= ref.last_offset:
-        for frame in await tier.read(head, offset, _READ_AT_ONCE):
+        found = await tier.read(head, offset, _READ_AT_ONCE)
+        if not found:
+            break  # the object lacks the offsets from here on
+        for frame in found:
             header = parse_header(frame)
             dedup.stored(header)
             offset = header.next_offset

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from broker_containers import settable
 from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.replacing import SchemasOf
 from broker_containers.topics.retention import consumed_below
 from broker_containers.topics.topic import Topic
 from storage_grpc.tier.tier import OffloadJob, Tier, head_of
@@ -59,6 +60,11 @@ class TieringSettings:
         "`sulina topic retention --undo` restores them.")
     typed_columns: bool = settable.flag(True, settable.ROUND,
         "Whether objects of topics with a schema have typed columns.")
+    merge_bytes: int = settable.bytes(0, 0, 64 << 30, settable.ROUND,
+        "Size up to which neighbouring small objects of a topic are merged into one; 0: never.")
+    replaced_seconds: float = settable.seconds(86_400.0, 1, settable.YEAR, settable.ROUND,
+        "How long objects are kept after others replaced them, for readers, jobs and snapshots of "
+        "tables that still use them.")
     # fmt: on
 
 
@@ -122,9 +128,6 @@ def droppable(
             found.append(ref)
         newer += ref.bytes
     return found[::-1]
-
-
-SchemasOf = Callable[[TopicName], Awaitable[tuple[SchemaVersion, ...]]]
 
 
 async def _no_schemas(topic: TopicName) -> tuple[SchemaVersion, ...]:

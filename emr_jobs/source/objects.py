@@ -3,6 +3,8 @@
 An object's name contains its first offset, so most objects are excluded without opening them.
 Publish times are in the footers, which are read in parallel.
 
+Objects that others replaced are left out, as long as they still exist.
+
 Ledgers of one topic may become objects out of order. While an object is missing, a read ends before
 it, as if the objects after it did not exist yet either.
 """
@@ -22,6 +24,7 @@ from emr_jobs.source.footers import Footer, read_footer
 from emr_jobs.source.options import END, ReadBounds, ReadOptions, TopicPatterns
 from emr_jobs.source.storage import LakeObject, LakeStorage
 from sulina.errors import NotFound
+from sulina.lake.generations import newest_objects
 from sulina.lake.layout import ROOT, namespace_prefix, topic_prefix
 from sulina.names import TopicName
 from sulina.runtime.real_clock import RealClock
@@ -101,7 +104,9 @@ def list_parts(
             wanted[part] = part.matches(topics)
         if wanted[part]:
             parts[part].append(each)
-    return dict(sorted(parts.items()))
+    # Of objects and those that replaced them, the listing may have both.
+    newest = {part: newest_objects(each, lambda one: one.name) for part, each in parts.items()}
+    return dict(sorted(newest.items()))
 
 
 def _check_all_exist(

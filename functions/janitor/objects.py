@@ -1,8 +1,9 @@
 """Finds orphans: objects in the lake that no topic refers to.
 
 An object is an orphan if it is old enough, its key is that of a ledger's object, and the brokers
-report that its topic does not have the ledger, or does not exist. If the brokers cannot be queried,
-the topic is skipped. Objects with other keys are reported as foreign and never deleted.
+report that its topic does not have the ledger, or does not exist. An object that a newer one
+replaced is none: brokers keep it for a while, and delete it themselves. If the brokers cannot be
+queried, the topic is skipped. Objects with other keys are reported as foreign and never deleted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any, Final
 from functions.janitor.settings import JanitorSettings
 from functions.shared.cluster import ClusterClient
 from sulina.errors import NotFound, Refused, Unavailable
-from sulina.lake.layout import ObjectName, parse_key
+from sulina.lake.generations import newest_objects
+from sulina.lake.layout import ObjectName, is_notice, parse_key
 
 ORPHAN_AGE: Final = timedelta(days=7)
 """An object younger than this is never an orphan."""
@@ -79,7 +81,9 @@ def survey(
     for partition, group in groupby(listed, key=lambda found: found.partition):
         present = list(group)
         seen.objects += len(present)
-        aged = [found for found in present if found.modified < old]
+        # Brokers delete what was replaced, when its time is over.
+        newest = newest_objects(present, lambda found: found.name)
+        aged = [found for found in newest if found.modified < old]
         if aged:
             try:
                 known = ledgers_of(cluster, partition)
@@ -103,7 +107,7 @@ def _objects(s3: Any, settings: JanitorSettings, seen: LakeSurvey) -> Iterator[L
             try:
                 name = parse_key(lake.relative(key))
             except Refused:
-                if len(seen.foreign) < _LIMIT:
+                if not is_notice(key) and len(seen.foreign) < _LIMIT:
                     seen.foreign.append(key)
                 continue
             yield LedgerObject(key, name, entry["LastModified"])

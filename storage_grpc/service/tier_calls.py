@@ -14,7 +14,14 @@ from storage_grpc.remote.settings import RemoteSettings
 from storage_grpc.service.calls import StorageCalls
 from storage_grpc.tier.peers import GatheredEntries, Links, PeerNode
 from storage_grpc.tier.tier import OffloadJob
-from storage_grpc.tier.wire import from_head, from_schema, pack_frames, to_summary
+from storage_grpc.tier.wire import (
+    from_head,
+    from_job,
+    from_schema,
+    pack_frames,
+    to_made,
+    to_summary,
+)
 from sulina.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -59,6 +66,7 @@ class TierCalls:
         handler = self._calls.handler
         return {
             "Offload": handler(pb.OffloadRequest, self._offload, any_incarnation=True),
+            "Replace": handler(pb.ReplaceRequest, self._replace, any_incarnation=True),
             "ReadTiered": handler(pb.ReadTieredRequest, self._read, any_incarnation=True),
             "ReadControl": handler(pb.ReadControlRequest, self._control, any_incarnation=True),
             "VerifyTiered": handler(pb.VerifyTieredRequest, self._verify, any_incarnation=True),
@@ -91,8 +99,10 @@ class TierCalls:
         }
         holders = [(each.first_entry, tuple(each.members)) for each in request.holders]
         source = GatheredEntries(self._node, self._links, holders, peers, _PEER_SECONDS)
-        made = await tier.offload(job, source)
-        return pb.OffloadReply(size=made.ref.size, digest=made.ref.digest, rejected=made.rejected)
+        return to_made(await tier.offload(job, source))
+
+    async def _replace(self, request: pb.ReplaceRequest) -> Message:
+        return to_made(await self._tier.replace(from_job(request)))
 
     async def _read(self, request: pb.ReadTieredRequest) -> bytes:
         head = from_head(request.head)
@@ -111,5 +121,8 @@ class TierCalls:
         return to_summary(await self._tier.verify(from_head(request.head)))
 
     async def _delete(self, request: pb.DeleteTieredRequest) -> Message:
-        await self._tier.delete([from_head(head) for head in request.heads])
+        await self._tier.delete(
+            [from_head(head) for head in request.heads],
+            [from_head(head) for head in request.notices],
+        )
         return pb.DeleteTieredReply()

@@ -7,8 +7,17 @@ from collections.abc import Sequence
 
 from storage_grpc.tier.objects import ObjectReader
 from storage_grpc.tier.offload import offload
-from storage_grpc.tier.tier import CACHE_BYTES, EntrySource, Offloaded, OffloadJob, key_of
+from storage_grpc.tier.replacing import replace_objects
+from storage_grpc.tier.tier import (
+    CACHE_BYTES,
+    EntrySource,
+    Offloaded,
+    OffloadJob,
+    ReplaceJob,
+    key_of,
+)
 from sulina.errors import Overloaded
+from sulina.lake.layout import notice_key
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import RunBlocking
@@ -17,6 +26,8 @@ _MAX_OFFLOADS = 2
 """Ledgers that are offloaded at the same time."""
 _MAX_WAITING = 64
 """Offloads running or waiting; further ones fail with ``Overloaded``."""
+_MAX_REPLACING = 8
+"""The same for replacements, of which one runs."""
 
 
 class LocalTier:
@@ -42,6 +53,8 @@ class LocalTier:
         self._objects = ObjectReader(store, run_blocking, cache_bytes)
         self._turns = asyncio.Semaphore(_MAX_OFFLOADS)
         self._waiting = 0
+        self._turn = asyncio.Semaphore(1)
+        self._replacing = 0
 
     async def offload(self, job: OffloadJob, source: EntrySource | None = None) -> Offloaded:
         """See ``Tier.offload``. ``source`` replaces the tier's own source of entries."""
@@ -61,6 +74,19 @@ class LocalTier:
         finally:
             self._waiting -= 1
 
+    async def replace(self, job: ReplaceJob) -> Offloaded:
+        """See ``Tier.replace``. One at a time, beside the offloads."""
+        if self._replacing >= _MAX_REPLACING:
+            raise Overloaded(f"{self._replacing} replacements wait here: try again later")
+        self._replacing += 1
+        try:
+            async with self._turn:
+                return await replace_objects(
+                    job, self._store, self._objects, self._run_blocking, self._row_group_bytes
+                )
+        finally:
+            self._replacing -= 1
+
     async def read(
         self, head: ObjectHead, offset: int, max_bytes: int, then: ObjectHead | None = None
     ) -> Sequence[bytes]:
@@ -75,10 +101,12 @@ class LocalTier:
     async def verify(self, head: ObjectHead) -> ObjectSummary:
         return await self._objects.verify(head)
 
-    async def delete(self, heads: Sequence[ObjectHead]) -> None:
+    async def delete(self, heads: Sequence[ObjectHead], notices: Sequence[ObjectHead] = ()) -> None:
         for head in heads:
             self._objects.forget(head)
             await self._store.delete(key_of(head))
+        for head in notices:
+            await self._store.delete(notice_key(head.topic, head.ledger, head.generation))
 
     async def close(self) -> None:
         """Cancel pending fetches; callers cancel their own offloads."""

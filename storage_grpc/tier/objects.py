@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -85,14 +85,19 @@ class ObjectReader:
         footer = await self._footer(head)
         number = footer.find(offset)
         if number == len(footer.row_groups) or footer.row_groups[number].first_offset > offset:
-            raise CorruptEntry(f"the object {key_of(head)} has no offset {offset}")
+            if not footer.summary.is_sparse:
+                raise CorruptEntry(f"the object {key_of(head)} has no offset {offset}")
+            if number == len(footer.row_groups):
+                return []
         found = await self._frames(head, footer, number)
         for following in range(number + 1, number + 1 + _READ_AHEAD):
             if following < len(footer.row_groups):
                 self._look_ahead(head, following)
             elif then is not None:
                 self._look_ahead(then, following - len(footer.row_groups))
-        first = bisect_right(found.bases, offset) - 1
+        first = max(bisect_right(found.bases, offset) - 1, 0)
+        if parse_header(found.frames[first]).next_offset <= offset:
+            first += 1  # the next record of a sparse object; there is one in this row group
         end, size = first, 0
         while end < len(found.frames) and (end == first or size < max_bytes):
             size += len(found.frames[end])
@@ -133,6 +138,17 @@ class ObjectReader:
             await stop_tasks(ahead)
         verifier.finish()
         return opened.footer.summary
+
+    async def footer(self, head: ObjectHead) -> Footer:
+        """An object's footer, read again and not from the cache."""
+        return (await self._open(head)).footer
+
+    async def frames(self, head: ObjectHead, footer: Footer) -> AsyncGenerator[list[bytes]]:
+        """All frames of an object, a row group at a time, past the cache."""
+        for group in footer.row_groups:
+            async with self._turns:
+                data = await self._bytes(head, _Opened(footer, b""), group)
+            yield await self._run_blocking(partial(decode_row_group, footer, group, data))
 
     def forget(self, head: ObjectHead) -> None:
         """Remove an object from the cache."""
@@ -188,11 +204,11 @@ class ObjectReader:
             if isinstance(found, NeedMore):
                 raise CorruptEntry(f"the object {key} changed while it was read")
         summary = found.summary
-        if (summary.topic, summary.ledger, summary.first_offset) != (
-            head.topic,
-            head.ledger,
-            head.first_offset,
-        ):
+        last = summary.last_offset if head.generation else -1
+        named = ObjectHead(
+            summary.topic, summary.ledger, summary.first_offset, summary.generation, last
+        )
+        if named != head:
             raise CorruptEntry(
                 f"the object {key} belongs to ledger {summary.ledger} of {summary.topic}: "
                 "was it copied there?"

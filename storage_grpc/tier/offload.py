@@ -1,30 +1,20 @@
-"""Writes the object of a closed ledger: encode, put if absent, read back, verify.
-
-An offload succeeds only when every byte was read back and the records have the digest computed from
-the ledger's entries. An existing object is verified against the same digest: another node may have
-written it, or the answer to our own write was lost. Nothing is ever deleted here, not even an
-object that turns out to be wrong, because it may belong to something else.
-"""
+"""Makes the object of a closed ledger from its entries, which are read while it is encoded."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator
 from functools import partial
 
 from storage_grpc.entries import Entry
 from storage_grpc.tier.objects import ObjectReader
-from storage_grpc.tier.tier import EntrySource, Offloaded, OffloadJob, key_of
-from sulina.errors import AlreadyExists, CorruptEntry, Refused, StorageFailed
+from storage_grpc.tier.tier import EntrySource, Offloaded, OffloadJob
+from storage_grpc.tier.writing import Encoding, table_of, write_object
+from sulina.errors import CorruptEntry, StorageFailed
 from sulina.lake.encoder import EncoderSettings, LedgerEncoder
-from sulina.lake.summary import ObjectSummary
-from sulina.lake.typed.table import TableSchema, table_schema
-from sulina.metadata.keys.ledger_list import TieredRef
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import RunBlocking
 
-_log = logging.getLogger(__name__)
 _READ_BYTES = 4 << 20
 """Entries read at once."""
 
@@ -38,61 +28,20 @@ async def offload(
     row_group_bytes: int,
 ) -> Offloaded:
     """See ``Tier.offload``. May be cancelled at any time."""
-    encoding = _Encoding(job, source, run_blocking, row_group_bytes)
-    chunks = encoding.chunks()
-    try:
-        await store.put(key_of(job.head), chunks)
-    except AlreadyExists:
-        if encoding.summary is None:
-            encoding = _Encoding(job, source, run_blocking, row_group_bytes)
-            async for _ in encoding.chunks():
-                pass
-    finally:
-        await chunks.aclose()
-    ours = encoding.summary
-    assert ours is not None, "the store takes an object to its end"
-    there = await objects.verify(job.head)
-    if _content(there) != _content(ours):
-        raise AlreadyExists(
-            f"the object {key_of(job.head)} holds other records than ledger {job.head.ledger} of "
-            f"{job.head.topic}: does the bucket belong to another cluster? Nothing was deleted; "
-            "use another prefix, or move the object away"
-        )
-    return Offloaded(TieredRef(there.size, there.digest), encoding.rejected)
+
+    def start() -> Encoding:
+        return _Encoding(job, source, run_blocking, row_group_bytes)
+
+    return await write_object(job.head, start, store, objects)
 
 
-def _content(summary: ObjectSummary) -> tuple[object, ...]:
-    return (
-        summary.topic,
-        summary.ledger,
-        summary.first_offset,
-        summary.last_offset,
-        summary.digest,
-    )
-
-
-def _table(job: OffloadJob) -> TableSchema | None:
-    """The table of the payloads; None if there is none, or its schema cannot be read.
-
-    A ledger must become an object whatever its schema is: readers can decode payloads later.
-    """
-    try:
-        return table_schema(job.schemas)
-    except Refused as error:
-        _log.warning("the object of ledger %d gets no typed columns: %s", job.head.ledger, error)
-        return None
-
-
-class _Encoding:
+class _Encoding(Encoding):
     """Encodes an object as its bytes are consumed; memory is bounded by a row group."""
 
     def __init__(
         self, job: OffloadJob, source: EntrySource, run_blocking: RunBlocking, row_group_bytes: int
     ) -> None:
-        self.summary: ObjectSummary | None = None
-        """Summary of the object, once all of it was consumed."""
-        self.rejected = 0
-        """Payloads that do not fit their schema."""
+        super().__init__()
         self._job = job
         self._source = source
         self._run_blocking = run_blocking
@@ -101,7 +50,7 @@ class _Encoding:
     async def chunks(self) -> AsyncGenerator[bytes]:
         """The bytes, in order. Raises ``StorageFailed`` if the entries end at another offset."""
         job = self._job
-        table = await self._run_blocking(partial(_table, job))
+        table = await self._run_blocking(partial(table_of, job.head, job.schemas))
         encoder = LedgerEncoder(job.head, EncoderSettings(self._row_group_bytes), table)
         async for entries in self._entries():
             frames = [entry.payload for entry in entries]

@@ -15,12 +15,18 @@ from typing import Final, Protocol, TypeVar
 
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.remote.node import RemoteNode
-from storage_grpc.tier.tier import Offloaded, OffloadJob
-from storage_grpc.tier.wire import from_summary, to_head, to_schema, unpack_frames
+from storage_grpc.tier.tier import Offloaded, OffloadJob, ReplaceJob
+from storage_grpc.tier.wire import (
+    from_made,
+    from_summary,
+    to_head,
+    to_job,
+    to_schema,
+    unpack_frames,
+)
 from sulina.errors import NotFound, SulinaError, Unavailable
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys import ledger_metadata
-from sulina.metadata.keys.ledger_list import TieredRef
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.deadline import within
@@ -84,13 +90,20 @@ class RemoteTier:
         )
 
         async def call(node: RemoteNode) -> Offloaded:
-            reply = await node.link.ask("Offload", request, pb.OffloadReply)
-            return Offloaded(TieredRef(reply.size, reply.digest), reply.rejected)
+            return from_made(job.head, await node.link.ask("Offload", request, pb.OffloadReply))
 
         members = [member for each in metadata.fragments for member in each.ensemble]
         # Nodes with most of the entries come first.
         nodes = sorted(self._turned(job.head), key=lambda node: -members.count(node.id))
         return await self._first(nodes, call, _OFFLOAD_SECONDS)
+
+    async def replace(self, job: ReplaceJob) -> Offloaded:
+        request = to_job(job)
+
+        async def call(node: RemoteNode) -> Offloaded:
+            return from_made(job.head, await node.link.ask("Replace", request, pb.OffloadReply))
+
+        return await self._first(self._turned(job.head), call, _OFFLOAD_SECONDS)
 
     def _peers(self, metadata: LedgerMetadata) -> list[pb.Peer]:
         members = {member for each in metadata.fragments for member in each.ensemble}
@@ -139,17 +152,18 @@ class RemoteTier:
 
         return await self._first(self._turned(head), call, _VERIFY_SECONDS)
 
-    async def delete(self, heads: Sequence[ObjectHead]) -> None:
+    async def delete(self, heads: Sequence[ObjectHead], notices: Sequence[ObjectHead] = ()) -> None:
         for start in range(0, len(heads), _DELETED_AT_ONCE):
             some = heads[start : start + _DELETED_AT_ONCE]
-            request = pb.DeleteTieredRequest(heads=[to_head(head) for head in some])
+            await self._delete(some[0], pb.DeleteTieredRequest(heads=map(to_head, some)))
+        if notices:
+            await self._delete(notices[0], pb.DeleteTieredRequest(notices=map(to_head, notices)))
 
-            async def call(
-                node: RemoteNode, request: pb.DeleteTieredRequest = request
-            ) -> pb.DeleteTieredReply:
-                return await node.link.ask("DeleteTiered", request, pb.DeleteTieredReply)
+    async def _delete(self, first: ObjectHead, request: pb.DeleteTieredRequest) -> None:
+        async def call(node: RemoteNode) -> pb.DeleteTieredReply:
+            return await node.link.ask("DeleteTiered", request, pb.DeleteTieredReply)
 
-            await self._first(self._turned(some[0]), call, _CALL_SECONDS)
+        await self._first(self._turned(first), call, _CALL_SECONDS)
 
     # ---- calls ----
 

@@ -1,7 +1,8 @@
 """The interface of the cold tier.
 
-An object is named by its head: topic, ledger and first offset. An offload can be repeated: the same
-ledger gives the same records, so an existing object only has to be verified. Errors are those of
+An object is named by its head: topic, ledger and first offset, and if it replaces others its
+generation and last offset. Offloads and replacements can be repeated: the same sources give the
+same records, so an existing object only has to be verified. Errors are those of
 ``sulina.errors``; ``NotFound`` from a read means that the object certainly does not exist.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, Protocol
 
 from storage_grpc.entries import Entry
@@ -16,6 +18,7 @@ from sulina.lake.layout import object_key
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.metadata.keys.ledger_list import LedgerRef, TieredRef
+from sulina.metadata.keys.unreferenced_objects import Place
 from sulina.names import TopicName
 from sulina.runtime.seam import Buffer
 
@@ -25,12 +28,21 @@ CACHE_BYTES: Final = 128 << 20
 
 def head_of(topic: TopicName, ref: LedgerRef) -> ObjectHead:
     """The head of a ledger's object, whether or not it exists."""
-    return ObjectHead(topic, ref.id, ref.first_offset)
+    if ref.tiered is None or not ref.tiered.generation:
+        return ObjectHead(topic, ref.id, ref.first_offset)
+    assert ref.last_offset is not None
+    return ObjectHead(topic, ref.id, ref.first_offset, ref.tiered.generation, ref.last_offset)
+
+
+def place_of(head: ObjectHead) -> Place:
+    """An object in a record of unreferenced ones; ``ObjectHead(topic, *place)`` reverses it."""
+    place = head.ledger, head.first_offset
+    return (*place, head.generation, head.last_offset) if head.generation else place
 
 
 def key_of(head: ObjectHead) -> str:
     """The key of an object."""
-    return object_key(head.topic, head.first_offset, head.ledger)
+    return object_key(head.topic, head.first_offset, head.ledger, head.generation, head.last_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,35 @@ class OffloadJob:
     """A control frame to add at the end: the topic's state when the ledger was closed."""
     schemas: tuple[SchemaVersion, ...] = ()
     """The versions of the schema of the topic's payloads: the object gets typed columns."""
+
+
+class Rewrite(StrEnum):
+    """Why objects are replaced, and so what the new object has."""
+
+    MERGE = "merge"
+    """All records, in one large object instead of small ones."""
+    TYPED = "typed"
+    """All records, with the typed columns of the schema that the topic has now."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceObject:
+    """An object to replace, as the list names it."""
+
+    head: ObjectHead
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceJob:
+    """Consecutive objects, and the one to replace them."""
+
+    head: ObjectHead
+    """Of the new object: the first one's first offset, the last one's ledger and last offset."""
+    sources: tuple[SourceObject, ...]
+    rewrite: Rewrite
+    schemas: tuple[SchemaVersion, ...] = ()
+    """As in ``OffloadJob``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +124,23 @@ class Tier(Protocol):
         """
         ...
 
+    async def replace(self, job: ReplaceJob) -> Offloaded:
+        """Write one object with the records of others, unless it exists, read it back, verify it.
+
+        The others stay. May take minutes. Before it, a notice is written that stops readers of
+        plain listings, see ``sulina.lake.layout.notice_key``. Raises as ``offload`` does, and
+        ``CorruptEntry`` or ``NotFound`` if an object cannot be read or is not the one named,
+        ``Refused`` if the new one would lack the typed columns of the others.
+        """
+        ...
+
     async def read(
         self, head: ObjectHead, offset: int, max_bytes: int, then: ObjectHead | None = None
     ) -> Sequence[Buffer]:
         """Whole frames in order, at least one; the first contains ``offset``.
+
+        Of an object that lacks some offsets: the first ends after ``offset``, and there is none if
+        no record follows.
 
         ``then`` is the object that will be read next: it may be fetched ahead.
         """
@@ -107,6 +161,7 @@ class Tier(Protocol):
         """
         ...
 
-    async def delete(self, heads: Sequence[ObjectHead]) -> None:
-        """Delete objects; missing ones are ignored."""
+    async def delete(self, heads: Sequence[ObjectHead], notices: Sequence[ObjectHead] = ()) -> None:
+        """Delete objects, then the notices of the generations of others; missing ones are
+        ignored."""
         ...

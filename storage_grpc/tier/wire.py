@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.entries import Entry
 from storage_grpc.remote.wire.layout import DamagedMessage, pack_entries, unpack_entries
-from sulina.errors import UnknownOutcome
+from storage_grpc.tier.tier import Offloaded, ReplaceJob, Rewrite, SourceObject
+from sulina.errors import Refused, UnknownOutcome
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.lake.typed.schema_version import SchemaVersion
+from sulina.metadata.keys.ledger_list import TieredRef
 from sulina.names import TopicName
 
 _SUMMARY = tuple(pb.VerifyTieredReply.DESCRIPTOR.fields_by_name)
@@ -18,12 +20,22 @@ _SUMMARY = tuple(pb.VerifyTieredReply.DESCRIPTOR.fields_by_name)
 
 def to_head(head: ObjectHead) -> pb.ObjectHead:
     """The message for a head."""
-    return pb.ObjectHead(topic=str(head.topic), ledger=head.ledger, first_offset=head.first_offset)
+    found = pb.ObjectHead(topic=str(head.topic), ledger=head.ledger, first_offset=head.first_offset)
+    if head.generation:
+        found.generation, found.last_offset = head.generation, head.last_offset
+    return found
 
 
 def from_head(head: pb.ObjectHead) -> ObjectHead:
     """The head in a message. Raises ``Refused`` if its topic is invalid."""
-    return ObjectHead(TopicName.parse(head.topic), head.ledger, head.first_offset)
+    place = TopicName.parse(head.topic), head.ledger, head.first_offset
+    if not head.generation:
+        return ObjectHead(*place)
+    if not 0 <= head.first_offset <= head.last_offset:
+        raise Refused(
+            f"an object cannot begin at {head.first_offset} and end at offset {head.last_offset}"
+        )
+    return ObjectHead(*place, head.generation, head.last_offset)
 
 
 def to_schema(version: SchemaVersion) -> pb.SchemaVersion:
@@ -69,4 +81,47 @@ def to_summary(summary: ObjectSummary) -> pb.VerifyTieredReply:
 def from_summary(head: ObjectHead, reply: pb.VerifyTieredReply) -> ObjectSummary:
     """The summary in a message, for the object of ``head``."""
     found = {name: getattr(reply, name) for name in _SUMMARY}
-    return ObjectSummary(head.topic, head.ledger, head.first_offset, **found)
+    place = head.topic, head.ledger, head.first_offset
+    return ObjectSummary(*place, **found, generation=head.generation)
+
+
+def to_job(job: ReplaceJob) -> pb.ReplaceRequest:
+    """The message for a replacement."""
+    return pb.ReplaceRequest(
+        head=to_head(job.head),
+        sources=[pb.SourceObject(head=to_head(e.head), digest=e.digest) for e in job.sources],
+        rewrite=job.rewrite,
+        schemas=map(to_schema, job.schemas),
+    )
+
+
+def from_job(request: pb.ReplaceRequest) -> ReplaceJob:
+    """The replacement in a message. Raises ``Refused`` if it is none, or of an unknown kind."""
+    try:
+        rewrite = Rewrite(request.rewrite)
+    except ValueError:
+        raise Refused(
+            f"this node cannot rewrite objects to {request.rewrite!r}: use a newer version"
+        ) from None
+    sources = tuple(SourceObject(from_head(each.head), each.digest) for each in request.sources)
+    head = from_head(request.head)
+    if not sources or not head.generation:
+        raise Refused("a replacement needs a generation and objects to replace")
+    return ReplaceJob(head, sources, rewrite, tuple(map(from_schema, request.schemas)))
+
+
+def to_made(made: Offloaded) -> pb.OffloadReply:
+    """The message for an object that was written."""
+    return pb.OffloadReply(
+        size=made.ref.size,
+        digest=made.ref.digest,
+        rejected=made.rejected,
+        records=made.ref.records,
+    )
+
+
+def from_made(head: ObjectHead, reply: pb.OffloadReply) -> Offloaded:
+    """The object of ``head`` that was written, in a message."""
+    records = reply.records if reply.HasField("records") else None
+    ref = TieredRef(reply.size, reply.digest, generation=head.generation, records=records)
+    return Offloaded(ref, reply.rejected)

@@ -14,6 +14,7 @@ from typing import Final
 from sulina.client.message import Batch
 from sulina.errors import CorruptEntry, NotFound, Refused
 from sulina.lake.decoder import TAIL, Footer, NeedMore, decode_row_group, open_footer
+from sulina.lake.generations import newest_objects
 from sulina.lake.layout import parse_key, topic_prefix
 from sulina.names import TopicName
 from sulina.objects.store import ObjectStore
@@ -105,9 +106,16 @@ async def open_history(
         )
     chosen = {topic: plain} if plain is not None else {name: found[name] for name in parts}
     return [
-        ObjectHistory(store, name, _in_time(chain(name, objects, allow_gaps), before_us), before_us)
+        ObjectHistory(
+            store, name, _in_time(chain(name, _newest(objects), allow_gaps), before_us), before_us
+        )
         for name, objects in chosen.items()
     ]
+
+
+def _newest(objects: Sequence[HistoryObject]) -> list[HistoryObject]:
+    """Those that count: an object and what it replaced may both be there."""
+    return newest_objects(objects, lambda each: parse_key(each.key))
 
 
 def chain(

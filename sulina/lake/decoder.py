@@ -63,7 +63,8 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footer:
-    """An object's metadata. Row groups are in order, without gaps between them."""
+    """An object's metadata. Row groups are in order, without gaps between them unless the object
+    is sparse."""
 
     summary: ObjectSummary
     control_frames: list[bytes]
@@ -173,7 +174,9 @@ class Verifier:
         """Verify the next row group. Raises ``CorruptEntry``."""
         assert group.number == self._next, "row groups must be verified in order"
         rows = _read(self._footer, group, data, OBJECT_SCHEMA.names)
-        if group.first_offset != self._offset:
+        if group.first_offset != self._offset and not (
+            self._footer.summary.is_sparse and group.first_offset > self._offset
+        ):
             raise _damaged(f"offset {self._offset} is missing", self._footer)
         rebuild_frames(rows)
         self._digest.add(rows)

@@ -65,15 +65,21 @@ class LedgerEncoder:
         head: ObjectHead,
         settings: EncoderSettings | None = None,
         table: TableSchema | None = None,
+        *,
+        sparse: bool = False,
     ) -> None:
-        """With a ``table``, the object also has the typed columns of its payloads."""
+        """With a ``table``, the object also has the typed columns of its payloads; ``sparse``:
+        offsets may be missing between frames, and at both ends of an object that replaces others.
+        """
         self.rejected = 0
         """How many payloads do not fit their schema, so far."""
         self._head = head
         self._typed = None if table is None else TypedObject(table)
         self._decoder = None if table is None else PayloadDecoder(table)
         self._settings = settings or EncoderSettings()
+        self._sparse = sparse
         self._next = head.first_offset
+        self._records = 0
         self._bytes = 0
         self._control: list[bytes] = []
         self._pending: list[Buffer] = []
@@ -126,8 +132,16 @@ class LedgerEncoder:
         return [*chunks, *begin, seal, footer], self._summary(size)
 
     def _follow(self, frames: Sequence[Buffer], headers: NDArray[np.void]) -> None:
-        bases = starts_of(headers["count"].astype(np.int64)) + self._next
-        wrong = np.flatnonzero(headers["base_offset"] != bases[:-1])
+        counts = headers["count"].astype(np.int64)
+        self._records += int(counts.sum())
+        bases = starts_of(counts) + self._next
+        if self._sparse:
+            found = headers["base_offset"].astype(np.int64)
+            ends = found + counts
+            bases = np.concatenate([[self._next], ends])
+            wrong = np.flatnonzero(found < bases[:-1])
+        else:
+            wrong = np.flatnonzero(headers["base_offset"] != bases[:-1])
         if len(wrong):
             # A damaged frame may be the cause; then report that.
             for frame in (*self._pending, *frames):
@@ -202,13 +216,14 @@ class LedgerEncoder:
             topic=self._head.topic,
             ledger=self._head.ledger,
             first_offset=self._head.first_offset,
-            last_offset=self._next - 1,
-            records=self._next - self._head.first_offset,
+            last_offset=max(self._head.last_offset, self._next - 1),
+            records=self._records,
             first_time_us=min((first for first, _ in self._times), default=0),
             last_time_us=max((last for _, last in self._times), default=0),
             digest=self._digest.text(),
             bytes=self._bytes,
             size=size,
+            generation=self._head.generation,
         )
 
 

@@ -17,6 +17,9 @@ from sulina.wire.header import HEADER_SIZE, check_frame, parse_header
 FORMAT: Final = "1"
 TYPED_FORMAT: Final = "2"
 """Of objects that also have typed columns."""
+SPARSE_FORMAT: Final = "3"
+"""Of objects, with or without typed columns, that lack some of the offsets in their range."""
+_FORMATS: Final = (FORMAT, TYPED_FORMAT, SPARSE_FORMAT)
 _PREFIX: Final = "sulina."
 
 
@@ -27,11 +30,16 @@ class ObjectHead:
     topic: TopicName
     ledger: int
     first_offset: int
+    generation: int = 0
+    """0 for the object of a ledger, higher for one that replaces others."""
+    last_offset: int = -1
+    """Of an object that replaces others, else -1: it is part of its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectSummary:
-    """An object's contents. Without records, ``last_offset`` is ``first_offset`` - 1."""
+    """An object's contents. Without records, ``last_offset`` is ``first_offset`` - 1, except in an
+    object that replaces others: that covers their offsets, whatever records it has."""
 
     topic: TopicName
     ledger: int
@@ -46,6 +54,13 @@ class ObjectSummary:
     """The size of the ledger's frames, including control frames."""
     size: int
     """The size of the object."""
+    generation: int = 0
+    """See ``ObjectHead``."""
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it lacks some of the offsets in its range."""
+        return self.records != self.last_offset - self.first_offset + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +100,7 @@ def to_metadata(metadata: ObjectMetadata) -> dict[str, str]:
     """Encode the metadata, without the object's size, which is not known yet."""
     summary, typed = metadata.summary, metadata.typed
     values = {
-        "format": FORMAT if typed is None else TYPED_FORMAT,
+        "format": SPARSE_FORMAT if summary.is_sparse else TYPED_FORMAT if typed else FORMAT,
         "namespace": summary.topic.namespace,
         "topic": summary.topic.local,
         "ledger": summary.ledger,
@@ -99,6 +114,8 @@ def to_metadata(metadata: ObjectMetadata) -> dict[str, str]:
         "control": b64encode(b"".join(metadata.control_frames)).decode(),
         "row_groups": " ".join(f"{part.end}:{part.crc:08x}" for part in metadata.parts),
     }
+    if summary.generation:
+        values["generation"] = summary.generation
     if typed is not None:
         values |= {
             "schema_id": typed.subject_id,
@@ -118,10 +135,10 @@ def from_metadata(metadata: Mapping[bytes, bytes] | None, size: int) -> ObjectMe
     version = values.get(_PREFIX + "format")
     if version is None:
         raise Refused("this Parquet file is not a Sulina ledger: its metadata lacks sulina.*")
-    if version not in (FORMAT.encode(), TYPED_FORMAT.encode()):
+    if version.decode(errors="replace") not in _FORMATS:
         raise Refused(
             f"the object has format {version.decode(errors='replace')}, this version supports only "
-            f"{FORMAT} and {TYPED_FORMAT}: use a newer version of Sulina"
+            f"{', '.join(_FORMATS)}: use a newer version of Sulina"
         )
     try:
         return _read(_Values(values), size)
@@ -139,9 +156,12 @@ class _Values:
     def number(self, name: str) -> int:
         return int(self.text(name))
 
+    def has(self, name: str) -> bool:
+        return _PREFIX + name in self._values
+
 
 def _read(values: _Values, size: int) -> ObjectMetadata:
-    return ObjectMetadata(
+    found = ObjectMetadata(
         ObjectSummary(
             topic=TopicName.parse(f"/{values.text('namespace')}/{values.text('topic')}"),
             ledger=values.number("ledger"),
@@ -153,11 +173,18 @@ def _read(values: _Values, size: int) -> ObjectMetadata:
             digest=values.text("digest"),
             bytes=values.number("bytes"),
             size=size,
+            generation=values.number("generation") if values.has("generation") else 0,
         ),
         tuple(_split(b64decode(values.text("control"), validate=True))),
         tuple(map(_part, values.text("row_groups").split())),
-        _typed(values) if values.text("format") == TYPED_FORMAT else None,
+        _typed(values) if values.has("schema_id") else None,
     )
+    stated = values.text("format")
+    if found.summary.is_sparse != (stated == SPARSE_FORMAT):
+        raise ValueError("its number of records does not fit its offsets")
+    if stated != SPARSE_FORMAT and (found.typed is not None) != (stated == TYPED_FORMAT):
+        raise ValueError("its typed columns do not fit its format")
+    return found
 
 
 def _typed(values: _Values) -> TypedSummary:

@@ -20,6 +20,7 @@ import pyarrow.fs as pafs
 
 from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable
 from sulina.lake.decoder import TAIL, Footer, NeedMore, open_footer
+from sulina.lake.generations import newest_objects
 from sulina.lake.layout import ROOT, ObjectName, parse_key, topic_prefix
 from sulina.lake.summary import ObjectSummary
 from sulina.names import TopicName
@@ -99,7 +100,7 @@ class Lake:
     def objects(self, topic: TopicName) -> dict[int, list[ObjectName]]:
         """The objects of each partition of a topic, in the order of their offsets.
 
-        Raises ``NotFound`` if the lake itself does not exist.
+        Those that others replaced are left out. Raises ``NotFound`` if there is no such lake.
         """
         folder = topic_prefix(topic).rstrip("/")
         with self._errors():
@@ -115,7 +116,9 @@ class Lake:
             except Refused:
                 continue  # a folder, or a file that is being written
             parts[name.partition].append(name)
-        return {part: sorted(names) for part, names in sorted(parts.items())}
+        return {
+            part: newest_objects(names, lambda name: name) for part, names in sorted(parts.items())
+        }
 
     def footer(self, name: ObjectName) -> Footer:
         """An object's footer. Raises ``NotFound``, ``CorruptEntry``, ``Refused``."""

@@ -251,8 +251,8 @@ def test_a_parquet_file_of_someone_else_is_refused() -> None:
 
 
 def test_a_newer_format_is_refused_with_the_remedy() -> None:
-    with pytest.raises(Refused, match=r"format 3.*newer version"):
-        decode(sealed(parquet_with({"sulina.format": "3"})))
+    with pytest.raises(Refused, match=r"format 4.*newer version"):
+        decode(sealed(parquet_with({"sulina.format": "4"})))
 
 
 def test_metadata_that_lacks_something_is_found() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from broker_containers.rebuild.plan import CopiedLedger, OnGap, TopicPlan, plan_topics
 from broker_containers.rebuild.survey import FoundLedger, StorageSurvey
 from sulina.lake.summary import ObjectSummary
@@ -114,3 +116,37 @@ def test_what_begins_within_the_list_is_left_aside() -> None:
     made = plan(found(1, 0, 50), found(9, 0, 70), known=(closed(1, 0, 50),))
     assert extents(made) == [(1, 0, 50)]
     assert made.left_aside == ("ledger 9 with offsets 0 to 69",)
+
+
+def joined(ledger: int, first: int, end: int, generation: int = 1) -> ObjectSummary:
+    return replace(stored(ledger, first, end), generation=generation)
+
+
+def generations(made: TopicPlan) -> list[int]:
+    return [
+        ref.tiered.generation for ref in made.pieces if isinstance(ref, LedgerRef) and ref.tiered
+    ]
+
+
+def test_of_objects_and_the_one_that_replaced_them_only_the_newest_counts() -> None:
+    objects = stored(1, 0, 10), stored(2, 10, 20), stored(3, 20, 30), joined(2, 0, 20, 4)
+    made = plan(objects=objects)
+    assert extents(made) == [(2, 0, 20), (3, 20, 30)]
+    assert generations(made) == [4, 0] and made.generation == 4
+
+
+def test_a_list_from_before_a_replacement_gets_the_newest_object() -> None:
+    known = closed(1, 0, 10), closed(2, 10, 20), closed(3, 20, 30)
+    objects = stored(2, 10, 20), stored(3, 20, 30), joined(2, 0, 20)  # one old one is gone
+    made = plan(objects=objects, known=known)
+    assert extents(made) == [(2, 0, 20), (3, 20, 30)] and generations(made) == [1, 0]
+
+
+def test_entries_that_a_node_kept_do_not_displace_the_object_that_replaced_theirs() -> None:
+    made = plan(found(2, 10, 20), found(3, 30, 40), objects=(joined(9, 0, 30),))
+    assert extents(made) == [(9, 0, 30), (3, 30, 40)]
+
+
+def test_an_object_that_was_given_up_does_not_hide_what_later_ones_replaced() -> None:
+    objects = stored(1, 0, 10), stored(2, 10, 20), joined(2, 0, 20, 1), joined(1, 0, 10, 2)
+    assert extents(plan(objects=objects)) == [(1, 0, 10), (2, 10, 20)]

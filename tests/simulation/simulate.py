@@ -7,6 +7,8 @@ import logging
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
+from broker_containers.topic_log import cleanup
+from broker_containers.topics import merging
 from sulina.errors import SulinaError
 from sulina.metadata.keys import ledger_pages
 from tests.simulation.clock import SimClock
@@ -81,6 +83,8 @@ def _cluster(
     if tier:
         # Small pages, so that short lists of ledgers have several; undone with the other patches.
         patch.object(ledger_pages, "PAGE", 3).start()
+        patch.object(merging, "_FEWEST", 2).start()
+        patch.object(cleanup, "_SECONDS", 0.5).start()
         tiered = TierWorld(seed, loop, trace, switches)
         return tiered, TierFaults(seed, tiered)
     if services:

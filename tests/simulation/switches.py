@@ -103,6 +103,14 @@ class Switches:
     """A ledger's entries are deleted only after the topic's list names its object."""
     put_if_absent: bool = True
     """An object is never overwritten."""
+    plan_replacements: bool = True
+    """A list says which objects are being replaced before the new object is written."""
+    keep_replacement: bool = True
+    """A new owner continues, or gives up, the replacement that an earlier one began."""
+    note_replaced: bool = True
+    """The swap that replaces objects notes them for deletion, in one transaction."""
+    swap_before_discard: bool = True
+    """Objects are deleted only after the list names the one that replaces them."""
 
     @classmethod
     def names(cls) -> list[str]:
@@ -141,7 +149,17 @@ CLUSTER_SAFEGUARDS = frozenset(
     }
 )
 """Safeguards of the cluster's services."""
-TIER_SAFEGUARDS = frozenset({"verify_objects", "swap_before_delete", "put_if_absent"})
+TIER_SAFEGUARDS = frozenset(
+    {
+        "verify_objects",
+        "swap_before_delete",
+        "put_if_absent",
+        "plan_replacements",
+        "keep_replacement",
+        "note_replaced",
+        "swap_before_discard",
+    }
+)
 """Safeguards of the cold tier."""
 
 

@@ -6,30 +6,74 @@ deleted, and whenever a named object changes.
 
 from __future__ import annotations
 
+from broker_containers.topic_log.cleanup import new_head
 from storage_grpc.tier.tier import head_of, key_of
 from sulina.errors import SulinaError
 from sulina.lake.decoder import NeedMore, Verifier, decode_row_group, open_footer
+from sulina.lake.layout import is_notice, parse_key
+from sulina.lake.summary import ObjectHead
+from sulina.metadata.keys import record, unreferenced_objects
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef
+from sulina.metadata.keys.unreferenced_objects import UnreferencedObjects
+from sulina.metadata.store import KeyValue
 from sulina.names import TopicName
 from sulina.wire.decode import Frame
 from tests.simulation.checker import Checker
+from tests.simulation.trace import Trace
 
 
 class TierChecker(Checker):
     """``Checker`` that also checks the object store."""
 
     objects: dict[str, bytes]
+    replaced = 0
+    """How often an object replaced others."""
+
+    def __init__(self, trace: Trace, topics: list[TopicName]) -> None:
+        super().__init__(trace, topics)
+        self._noted: dict[str, UnreferencedObjects] = {}
 
     def _list_changed(self, topic: TopicName, now: LedgerList) -> None:
         before = {ref.id: ref for ref in self.topics[topic].list.ledgers}
         super()._list_changed(topic, now)
         for ref in now.ledgers:
             known = before.get(ref.id)
-            if ref.tiered is not None and (known is None or known.tiered is None):
-                self.trace.note(f"{topic.local} ledger {ref.id} is an object")
+            named = None if known is None or known.tiered is None else head_of(topic, known)
+            if ref.tiered is not None and head_of(topic, ref) != named:
+                generation = ref.tiered.generation
+                self.replaced += generation > 0
+                self.trace.note(f"{topic.local} ledger {ref.id} is an object, {generation}")
                 self._is_whole(topic, ref, "is named as an object")
             if known is not None and known.tiered is not None and ref.tiered is None:
                 self.fail(f"the list of {topic} no longer names the object of ledger {ref.id}")
+
+    def _is_replaced(self, ref: LedgerRef, now: LedgerList) -> bool:
+        return any(
+            each.tiered is not None
+            and each.tiered.generation > 0
+            and each.first_offset <= ref.first_offset
+            and (ref.last_offset or 0) <= (each.last_offset or 0)
+            for each in now.ledgers
+        )
+
+    def other_changed(self, item: KeyValue, *, deleted: bool) -> None:
+        if item.key.startswith(unreferenced_objects.ROOT):
+            self._noted.pop(item.key, None)
+            if not deleted:
+                self._noted[item.key] = record.decode(UnreferencedObjects, item)
+
+    def left_behind(self) -> None:
+        """Every object is named by a list, being written, or noted for deletion."""
+        known = self._named()
+        for noted in self._noted.values():
+            topic = TopicName.parse(noted.topic)
+            known |= {key_of(ObjectHead(topic, *place)) for place in noted.objects}
+        for topic, model in self.topics.items():
+            if model.list.replacing is not None:
+                known.add(key_of(new_head(topic, model.list.replacing)))
+        for key in self.objects:
+            if key not in known and not is_notice(key) and parse_key(key).generation:
+                self.fail(f"the object {key} is neither named nor noted for deletion")
 
     def ledger_deleted(self, ledger: int) -> None:
         """Entries may be deleted if the topic's list names an object with all records."""
@@ -52,20 +96,25 @@ class TierChecker(Checker):
 
     def damaged(self) -> list[str]:
         """Damaged objects that no list names."""
-        named = {
-            key_of(head_of(topic, ref))
-            for topic, model in self.topics.items()
-            for ref in model.list.ledgers
-            if ref.tiered is not None
-        }
+        named = self._named()
         found = []
         for key, data in self.objects.items():
+            if is_notice(key):
+                continue
             try:
                 _payloads(data)
             except SulinaError:
                 if key not in named:
                     found.append(key)
         return found
+
+    def _named(self) -> set[str]:
+        return {
+            key_of(head_of(topic, ref))
+            for topic, model in self.topics.items()
+            for ref in model.list.ledgers
+            if ref.tiered is not None
+        }
 
     def _is_whole(self, topic: TopicName, ref: LedgerRef, what: str) -> None:
         data = self.objects.get(key_of(head_of(topic, ref)))

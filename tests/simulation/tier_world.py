@@ -59,6 +59,8 @@ class TierWorld(SimCluster):
             at_once=chance.choice((1, 3)),
             local_seconds=chance.choice((0.0, 0.0, 2.0)),
             offload_seconds=chance.choice((2.0, 10.0)),
+            merge_bytes=chance.choice((0, 10_000, 1 << 20)),
+            replaced_seconds=chance.choice((1.0, 3.0)),
         )
         self._row_group_bytes = chance.choice((500, 4000, 1 << 20))
         self.objects = SimEndpoint("objects")
@@ -96,6 +98,7 @@ class TierWorld(SimCluster):
     async def audit(self) -> None:
         for topic in self.topics:
             await self._flush(topic)
+        self.checker.left_behind()
         if self._tier_chance.random() < 0.5:
             self.trace.note("all storage nodes lose their disks")
             for storage in self.storages:
@@ -114,7 +117,7 @@ class TierWorld(SimCluster):
                     log = await broker.machine.spawn(self._owned(broker, topic), "flush")
                 except SulinaError:
                     log = None
-                if log is not None and log.refs and _all_objects(log.refs):
+                if log is not None and log.refs and _all_objects(log.refs) and not log.replacement:
                     return
             await clock.sleep(0.5)
             for error in self.loop.errors:

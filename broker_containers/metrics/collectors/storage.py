@@ -32,6 +32,7 @@ def write_tier(text: Exposition, broker: Broker) -> None:
     if broker.tier is None:
         return
     lag, counters = broker.tiering.lag(), broker.tiering.counters
+    merging = broker.merging.counters
     gauges = (
         ("lag_seconds", "Age of the oldest record in a closed ledger that is not tiered yet.",
          lag.seconds),
@@ -48,8 +49,12 @@ def write_tier(text: Exposition, broker: Broker) -> None:
          "schema.", counters.rejected),
         ("local_deleted_total", "Tiered ledgers whose entries were deleted from storage nodes.",
          counters.local_deleted),
-        ("objects_deleted_total", "Objects deleted by retention or with their topic; an object may "
-         "count more than once.", broker.object_cleanup.deleted),
+        ("objects_deleted_total", "Objects deleted by retention, with their topic or after others "
+         "replaced them; an object may count more than once.", broker.object_cleanup.deleted),
+        ("merges_total", "Merges of small objects into a large one.", merging.merges),
+        ("merged_objects_total", "Objects that merges replaced.", merging.objects),
+        ("merged_bytes_total", "Bytes of the objects that merges wrote.", merging.bytes),
+        ("merge_failures_total", "Failed attempts to merge objects.", merging.failures),
     )  # fmt: skip
     for name, help_, value in gauges:
         text.gauge(f"sulina_tier_{name}", help_, value)

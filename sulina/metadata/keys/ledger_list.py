@@ -21,8 +21,8 @@ class LedgerState(StrEnum):
 class TieredRef:
     """The object of a tiered ledger. It was read back and verified.
 
-    Its name follows from the topic, the ledger's first offset and its id, so that a list of
-    thousands stays small.
+    Its name follows from the topic, the ledger's first offset and its id, and, if it replaces
+    others, its last offset and generation. So a list of thousands stays small.
     """
 
     size: int
@@ -31,6 +31,10 @@ class TieredRef:
     """A digest of its records, in order."""
     local: bool = True
     """Whether the ledger's entries may still be on storage nodes."""
+    generation: int = 0
+    """0 for the object that the ledger became; one that replaces others has a higher one."""
+    records: int | None = None
+    """How many records it has, if it lacks some of the ledger's offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class LedgerRef:
 
     @property
     def records(self) -> int:
-        """The number of records, once it is closed; 0 before."""
+        """The number of offsets, once it is closed; 0 before. Each has a record, unless the
+        object lacks some of them."""
         return 0 if self.last_offset is None else self.last_offset - self.first_offset + 1
 
     @property
@@ -77,6 +82,21 @@ class Page:
     """How many of its ledgers are in the list."""
     skip: int = 0
     """How many of its oldest ledgers are no longer in the list."""
+    version: int = 0
+    """Rises when ledgers in the page are joined, so that a reader notices another version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """An object that is being written to replace those of consecutive ledgers."""
+
+    generation: int
+    kind: str
+    """What for; see ``storage_grpc.tier.replacing``."""
+    ledger: int
+    """The id of the last ledger, which the new object takes over."""
+    first_offset: int
+    last_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +127,10 @@ class LedgerList:
     """The pages with the oldest ledgers; the others are in the list's own value."""
     removed: tuple[Removal, ...] = ()
     """What is still in the list, so that it can be restored, and no longer in the topic."""
+    generation: int = 0
+    """The highest generation that an object of the topic has, or was to have."""
+    replacing: Replacement | None = None
+    """The replacement under way: its object may exist, and replaces nothing yet."""
 
     def __post_init__(self) -> None:
         if len({ledger.id for ledger in self.ledgers}) != len(self.ledgers):
@@ -174,6 +198,41 @@ class LedgerList:
         """A copy with ``ref`` in place of the ledger with its id, if there is one."""
         refs = tuple(ref if each.id == ref.id else each for each in self.ledgers)
         return replace(self, ledgers=refs)
+
+    def run(self, first_offset: int, last_offset: int) -> tuple[LedgerRef, ...]:
+        """The ledgers with exactly these offsets; none if the topic does not have such."""
+        refs = self.visible
+        firsts = {ref.first_offset: at for at, ref in enumerate(refs) if ref.records}
+        lasts = {ref.last_offset: at for at, ref in enumerate(refs) if ref.records}
+        if first_offset not in firsts or last_offset not in lasts:
+            return ()
+        found = refs[firsts[first_offset] : lasts[last_offset] + 1]
+        # An empty ledger between them has entries of its own.
+        return found if all(ref.records for ref in found) else ()
+
+    def replaced(self, ref: LedgerRef) -> LedgerList:
+        """A copy with ``ref`` in place of the ledgers with its offsets, which it must have."""
+        assert ref.last_offset is not None
+        gone = self.run(ref.first_offset, ref.last_offset)
+        if not gone:
+            raise Refused(f"the list no longer has the ledgers that {ref.id} should replace")
+        at = self.ledgers.index(gone[0])
+        end = self.ledgers.index(gone[-1]) + 1
+        pages: list[Page] = []
+        start = 0
+        for page in self.pages:
+            stop = start + page.count
+            lost = max(0, min(stop, end) - max(start, at))
+            if lost and start <= at:
+                page = replace(page, count=page.count - lost + 1, version=page.version + 1)
+            elif lost:
+                # The page before it has the new ledger: here some of the oldest are gone.
+                page = replace(page, count=page.count - lost, skip=page.skip + lost)
+            if page.count:
+                pages.append(page)
+            start = stop
+        ledgers = (*self.ledgers[:at], ref, *self.ledgers[end:])
+        return replace(self, ledgers=ledgers, pages=tuple(pages), replacing=None)
 
     def without(self, ledger: int) -> LedgerList:
         """A copy without one ledger, which is not in a page."""

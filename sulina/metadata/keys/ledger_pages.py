@@ -43,13 +43,15 @@ def with_pages(ledgers: LedgerList) -> LedgerList:
 def changes(topic: TopicName, before: LedgerList, now: LedgerList) -> tuple[list[Put], list[str]]:
     """The pages to write, and the keys of those to delete."""
     known = {page.first: before.of_page(number) for number, page in enumerate(before.pages)}
+    versions = {page.first: page.version for page in before.pages}
     puts: list[Put] = []
     for number, page in enumerate(now.pages):
         refs = now.of_page(number)
         stored = known.get(page.first)
         # A page that only lost its oldest ledgers is not rewritten: the list says what to skip.
-        if stored is None or stored[len(stored) - len(refs) :] != refs:
-            puts.append(Put(key(topic, page.first), _encode(refs, page.skip)))
+        same = stored is not None and stored[len(stored) - len(refs) :] == refs
+        if not same or versions[page.first] != page.version:
+            puts.append(Put(key(topic, page.first), _encode(refs, page)))
     there = {page.first for page in now.pages}
     gone = [key(topic, page.first) for page in before.pages if page.first not in there]
     return puts, gone
@@ -63,30 +65,36 @@ def join(topic: TopicName, head: LedgerList, items: Sequence[KeyValue]) -> Ledge
         item = found.get(key(topic, page.first))
         if item is None:
             return None
-        gone, kept = _decode(item)
+        gone, version, kept = _decode(item)
         start = page.skip - gone
-        if start < 0:
+        if start < 0 or version != page.version:
             return None  # it was rewritten meanwhile, without ledgers that the head still has
         refs += kept[start : start + page.count]
     return replace(head, ledgers=(*refs, *head.ledgers))
 
 
-def _encode(refs: Sequence[LedgerRef], gone: int) -> bytes:
+def _encode(refs: Sequence[LedgerRef], page: Page) -> bytes:
     rows: list[list[object]] = []
     for ref in refs:
         row = [ref.id, ref.records, ref.bytes, ref.first_time_us, ref.last_time_us, ref.last_entry]
         tiered = ref.tiered
-        more = () if tiered is None else (tiered.size, tiered.digest, int(tiered.local))
+        more: tuple[object, ...] = ()
+        if tiered is not None:
+            more = (tiered.size, tiered.digest, int(tiered.local))
+            more += (tiered.generation, tiered.records) if tiered.generation else ()
         rows.append([*row, *more])
-    value = {"first_offset": refs[0].first_offset, "gone": gone, "rows": rows}
+    value = {"first_offset": refs[0].first_offset, "gone": page.skip, "rows": rows}
+    if page.version:
+        value["version"] = page.version
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _decode(item: KeyValue) -> tuple[int, list[LedgerRef]]:
-    """How many ledgers were gone when the page was last written, and the remaining ones."""
+def _decode(item: KeyValue) -> tuple[int, int, list[LedgerRef]]:
+    """How many ledgers were gone when the page was last written, its version, and its ledgers."""
     try:
         value = json.loads(item.value)
-        return int(value["gone"]), _refs(int(value["first_offset"]), value["rows"])
+        refs = _refs(int(value["first_offset"]), value["rows"])
+        return int(value["gone"]), int(value.get("version", 0)), refs
     except (ValueError, KeyError, TypeError, SulinaError) as error:
         raise CorruptEntry(f"the metadata at {item.key} cannot be read: {error}") from error
 
@@ -104,7 +112,7 @@ def _refs(offset: int, rows: list[list[Any]]) -> list[LedgerRef]:
                 first_time,
                 last_time,
                 last_entry,
-                TieredRef(tiered[0], tiered[1], bool(tiered[2])) if tiered else None,
+                TieredRef(tiered[0], tiered[1], bool(tiered[2]), *tiered[3:]) if tiered else None,
             )
         )
         offset += records

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from broker_containers.topics.replacing import replaceable
 from broker_containers.topics.tiering import untiered
-from storage_grpc.tier.tier import head_of
+from storage_grpc.tier.tier import Rewrite, head_of
 from sulina.errors import CorruptEntry, NotFound, Unavailable, UnknownOutcome
 from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.metadata.keys.ledgers import TieredRef
@@ -43,6 +44,29 @@ async def test_a_whole_topic_goes_through_nodes_into_objects_and_back(
     assert await world.keys() == []
     with pytest.raises(NotFound):
         await tier.verify(head_of(TOPIC, again.refs[0]))
+
+
+async def test_nodes_replace_objects_by_one_and_delete_them_later(cluster: TierCluster) -> None:
+    world, broker = cluster.world, cluster.broker()
+    log = await world.log(broker)
+    await world.publish(log, 20)
+    await broker.tiering.round()
+    old = replaceable(log.refs)
+    assert len(old) > 3
+    new = await broker.replacing.replace_objects(
+        log, old, Rewrite.MERGE, seconds=60.0, keep_seconds=3600.0
+    )
+    assert new.records == sum(ref.records for ref in old)
+    assert (await cluster.tier().verify(head_of(TOPIC, new))).generation == 1
+    assert await read_all(log) == world.published
+    assert await log.offset_at(old[2].last_time_us) == old[2].last_offset
+    again = await world.log(cluster.broker())
+    assert new in again.refs and await read_all(again) == world.published
+    world.clock.move(3601.0)
+    await broker.object_cleanup.round()
+    assert len(await world.keys()) == len([ref for ref in again.refs if ref.tiered])
+    with pytest.raises(NotFound):
+        await cluster.tier().verify(head_of(TOPIC, old[0]))
 
 
 async def test_nodes_write_typed_columns_with_the_schemas_they_are_given(
