@@ -197,6 +197,7 @@ def _sentence(topic: TopicName, done: Committed) -> str:
         return f"{topic}: up to date"
     added = f"added {plural(done.objects, 'object')} with {plural(done.records, 'record')}"
     removed = ", removed what retention deleted" if done.removed_before else ""
+    removed += f", in place of {done.exchanged} replaced ones" if done.exchanged else ""
     return f"{topic}: {added}{removed}"
 
 

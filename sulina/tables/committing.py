@@ -7,7 +7,7 @@ there already is not planned again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -29,6 +29,11 @@ class TopicTable(Protocol):
 
     def extents(self) -> Extents:
         """Read the table: the offsets that it has of each partition."""
+        ...
+
+    def files(self, partition: int) -> Mapping[ObjectName, int]:
+        """The objects that the table has of a partition, as it was last read, each with the offset
+        after its last. Raises ``Refused`` if it has other files."""
         ...
 
     def commit(self, planned: CommitPlan) -> None:
@@ -63,6 +68,8 @@ class Committed:
     gaps: tuple[Gap, ...]
     complete: bool = True
     """False if the time ran out before all objects were added."""
+    exchanged: int = 0
+    """Objects that left the table because others have their records."""
 
 
 def bring_up_to_date(
@@ -71,20 +78,20 @@ def bring_up_to_date(
     most: int = OBJECTS_PER_COMMIT,
     in_time: Callable[[], bool] = lambda: True,
 ) -> Committed:
-    """Commit what is missing, and remove what retention deleted. Blocks.
+    """Commit what is missing, exchange what was replaced, remove what retention deleted. Blocks.
 
     Objects that appear meanwhile are left to the next call, and so is the rest when ``in_time``
     returns False before a commit of at most ``most`` objects. Raises ``Unavailable`` if other
     committers win again and again.
     """
     listed = objects.list()
-    commits = added = records = conflicts = 0
+    commits = added = records = conflicts = exchanged = 0
     removed: dict[int, int] = {}
     while True:
-        planned = plan(table.extents(), listed, objects.summary, most)
+        planned = plan(table.extents(), listed, objects.summary, most, table.files)
         if planned.is_empty or not in_time():
             gaps, complete = planned.gaps, planned.is_empty
-            return Committed(commits, added, records, removed, conflicts, gaps, complete)
+            return Committed(commits, added, records, removed, conflicts, gaps, complete, exchanged)
         try:
             table.commit(planned)
         except (Conflict, UnknownOutcome) as error:
@@ -98,4 +105,5 @@ def bring_up_to_date(
         commits += 1
         added += len(planned.added)
         records += sum(objects.summary(name).records for name in planned.added)
+        exchanged += len(planned.exchanged)
         removed.update(planned.removed_before)

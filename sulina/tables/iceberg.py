@@ -10,8 +10,10 @@ summary says which offsets the table has; after a snapshot by others, or a rollb
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
@@ -39,7 +41,7 @@ from pyiceberg.types import LongType
 
 from sulina.errors import NotFound, Refused, SulinaError, Unavailable, UnknownOutcome
 from sulina.lake.decoder import Footer
-from sulina.lake.layout import ObjectName
+from sulina.lake.layout import ROOT, ObjectName, parse_key
 from sulina.lake.schema import OFFSET
 from sulina.names import TopicName
 from sulina.tables.columns import (
@@ -54,7 +56,7 @@ from sulina.tables.columns import (
 )
 from sulina.tables.committing import Conflict
 from sulina.tables.data_file import data_file
-from sulina.tables.planning import CommitPlan, Extent, Extents
+from sulina.tables.planning import CommitPlan, Extent, Extents, checksum
 
 _EXTENTS: Final = "sulina.extents"
 TOPIC: Final = "sulina.topic"
@@ -126,7 +128,16 @@ class IcebergTable:
         except Exception as error:  # of the catalog's client or of its store: any library
             raise UnknownOutcome(f"the catalog did not confirm the commit: {error}") from error
 
+    def files(self, partition: int) -> dict[ObjectName, int]:
+        with catalog_errors("read"):
+            tasks = self._table.scan(row_filter=f"{PARTITION} = {partition}").plan_files()
+            return {_object_of(task.file): _end_of(task.file) for task in tasks}
+
     def _removed(self, planned: CommitPlan) -> Iterator[DataFile]:
+        for partition in {name.partition for name in planned.exchanged}:
+            for task in self._table.scan(row_filter=f"{PARTITION} = {partition}").plan_files():
+                if _object_of(task.file) in planned.exchanged:
+                    yield task.file
         for partition, before in planned.removed_before.items():
             where = f"{PARTITION} = {partition} and {OFFSET} < {before}"
             for task in self._table.scan(row_filter=where).plan_files():
@@ -245,12 +256,17 @@ def extents_of(table: Table) -> dict[int, Extent]:
 
 def _extents_of_files(table: Table) -> dict[int, Extent]:
     found: dict[int, Extent] = {}
+    files: defaultdict[int, list[ObjectName]] = defaultdict(list)
     for task in table.scan().plan_files():
-        own = _offsets(task.file)
-        known = found.get(task.file.partition[0], own)
-        extent = Extent(min(known.first, own.first), max(known.next, own.next))
-        found[task.file.partition[0]] = extent
-    return found
+        own, partition = _offsets(task.file), task.file.partition[0]
+        known = found.get(partition, own)
+        found[partition] = Extent(min(known.first, own.first), max(known.next, own.next))
+        with suppress(Refused):
+            files[partition].append(_object_of(task.file))
+    return {
+        part: replace(each, replaced=checksum(sorted(files[part]), each.next))
+        for part, each in found.items()
+    }
 
 
 def _offsets(file: DataFile) -> Extent:
@@ -261,9 +277,30 @@ def _offsets(file: DataFile) -> Extent:
     return Extent(first, last + 1)
 
 
+def _object_of(file: DataFile) -> ObjectName:
+    _, folder, rest = file.file_path.rpartition(f"/{ROOT}")
+    try:
+        return parse_key(f"{folder[1:]}{rest}")
+    except Refused:
+        raise Refused(
+            f"the table has the file {file.file_path}, which is no object of the lake, so replaced "
+            "objects can't be exchanged: `sulina table rebuild` makes the table anew"
+        ) from None
+
+
+def _end_of(file: DataFile) -> int:
+    name = _object_of(file)
+    return name.last_offset + 1 if name.generation else _offsets(file).next
+
+
 def _to_text(extents: Extents) -> str:
-    return json.dumps({str(part): [each.first, each.next] for part, each in extents.items()})
+    return json.dumps(
+        {
+            str(part): [each.first, each.next, *([each.replaced] if each.replaced else [])]
+            for part, each in extents.items()
+        }
+    )
 
 
 def _from_text(text: str) -> dict[int, Extent]:
-    return {int(part): Extent(first, after) for part, (first, after) in json.loads(text).items()}
+    return {int(part): Extent(*values) for part, values in json.loads(text).items()}

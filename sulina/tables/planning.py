@@ -4,15 +4,24 @@ The table itself says how far it got: for each partition, the first offset that 
 one that it lacks. A commit takes consecutive objects from there. So any number of committers,
 retries and lost answers add each object once and in order, as long as a commit is refused if the
 table has changed since it was read.
+
+Objects may be replaced by one with the same offsets. The table also says, as a checksum, which such
+objects it has; if those of the listing differ, its files are compared with the listing, and
+exchanged in one commit. Until the replaced objects are deleted, older snapshots still work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Final
 
 from sulina.lake.layout import ObjectName
 from sulina.lake.summary import ObjectSummary
+
+_PARTLY: Final = "exchanged in part"
+"""In place of the checksum, until all are exchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +30,8 @@ class Extent:
 
     first: int
     next: int
+    replaced: str = ""
+    """A checksum of its objects that replaced others; empty without any."""
 
 
 Extents = Mapping[int, Extent]
@@ -46,11 +57,13 @@ class CommitPlan:
     """By partition: records below this offset were deleted by retention."""
     extents: Extents
     gaps: tuple[Gap, ...] = field(default=())
+    exchanged: frozenset[ObjectName] = frozenset()
+    """What leaves the table because added objects have its records."""
 
     @property
     def is_empty(self) -> bool:
         """Whether the table is up to date."""
-        return not self.added and not self.removed_before
+        return not self.added and not self.removed_before and not self.exchanged
 
 
 def plan(
@@ -58,10 +71,12 @@ def plan(
     listed: Mapping[int, Sequence[ObjectName]],
     summary_of: Callable[[ObjectName], ObjectSummary],
     most: int,
+    files_of: Callable[[int], Mapping[ObjectName, int]] = lambda _: {},
 ) -> CommitPlan:
-    """The next commit, with at most ``most`` objects.
+    """The next commit, with at most ``most`` objects, or a few more if they belong together.
 
-    ``listed`` has each partition's objects in the order of their offsets. Objects disappear only by
+    ``listed`` has each partition's objects in the order of their offsets, ``files_of`` those that
+    the table has of a partition, each with the offset after its last. Objects disappear only by
     retention, oldest first: if none is left of what the table has, the table continues at the first
     one that exists. A gap between objects ends what is taken, because the missing one may still
     arrive.
@@ -69,6 +84,7 @@ def plan(
     added: list[ObjectName] = []
     removed: dict[int, int] = {}
     gaps: list[Gap] = []
+    exchanged: set[ObjectName] = set()
     after = dict(extents)
     for partition, objects in sorted(listed.items()):
         if not objects:
@@ -80,19 +96,72 @@ def plan(
             extent = Extent(oldest, max(oldest, extent.next))
         extent = extent or Extent(oldest, oldest)
         end = extent.next
+        if checksum(objects, end) != extent.replaced:
+            room = most - len(added)
+            exchange = _exchange(objects, files_of(partition), extent, summary_of, room)
+            added += exchange.added
+            exchanged |= exchange.gone
+            if not exchange.complete:
+                after[partition] = replace(extent, replaced=_PARTLY)
+                continue
+            end = max(end, exchange.end)
         for name in objects:
             if name.first_offset < end:
                 continue
             if name.first_offset > end:
                 gaps.append(Gap(partition, end, name.first_offset))
                 break
-            if len(added) == most:
+            if len(added) >= most:
                 break
             added.append(name)
             end = summary_of(name).last_offset + 1
-        after[partition] = Extent(extent.first, end)
+        after[partition] = Extent(extent.first, end, checksum(objects, end))
     for partition, extent in extents.items():
         if not listed.get(partition) and extent.first < extent.next:
             removed[partition] = extent.next
             after[partition] = Extent(extent.next, extent.next)
-    return CommitPlan(tuple(added), removed, after, tuple(gaps))
+    return CommitPlan(tuple(added), removed, after, tuple(gaps), frozenset(exchanged))
+
+
+def checksum(objects: Iterable[ObjectName], end: int) -> str:
+    """Of those objects below an offset that replaced others; empty if there are none."""
+    found = [name.key for name in objects if name.generation and name.first_offset < end]
+    return blake2b("\n".join(found).encode(), digest_size=8).hexdigest() if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    added: list[ObjectName]
+    gone: set[ObjectName]
+    end: int
+    """The offset after the last object added."""
+    complete: bool
+
+
+def _exchange(
+    objects: Sequence[ObjectName],
+    files: Mapping[ObjectName, int],
+    extent: Extent,
+    summary_of: Callable[[ObjectName], ObjectSummary],
+    most: int,
+) -> _Exchange:
+    """What to exchange in a partition, in the order of offsets, until ``most`` are added."""
+    wanted = [name for name in objects if extent.first <= name.first_offset < extent.next]
+    new = {name: summary_of(name).last_offset + 1 for name in wanted if name not in files}
+    old = {name: end for name, end in files.items() if name not in set(wanted)}
+    old = {name: end for name, end in old.items() if end > extent.first}
+    exchange = _Exchange([], set(), 0, complete=True)
+    end, complete = 0, True
+    for name in sorted({*new, *old}, key=lambda each: (each.first_offset, each)):
+        # What begins where the others have ended does not belong to them.
+        if name.first_offset >= end and len(exchange.added) >= most:
+            complete = False
+            break
+        if name in new:
+            exchange.added.append(name)
+            end = max(end, new[name])
+        else:
+            exchange.gone.add(name)
+            end = max(end, old[name])
+    reached = max((new[name] for name in exchange.added), default=0)
+    return _Exchange(exchange.added, exchange.gone, reached, complete)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sulina.lake.decoder import Footer, decode_row_group, open_footer
 from sulina.lake.encoder import EncoderSettings, LedgerEncoder
 from sulina.lake.layout import object_key
 from sulina.lake.summary import ObjectHead, ObjectSummary
@@ -76,6 +77,28 @@ class LakeFolder:
         self.put(object_key(name, first, self.ledgers), b"".join([*chunks, *last]))
         self.ends[topic] = first + count
         return summary
+
+    def replace(
+        self, old: Sequence[Path], generation: int, table: TableSchema | None = None
+    ) -> Path:
+        """One object with the records of ``old``, which stay, as a storage node makes it."""
+        footers = [open_footer(path.read_bytes(), path.stat().st_size) for path in old]
+        first, last = footers[0], footers[-1]
+        assert isinstance(first, Footer) and isinstance(last, Footer)
+        start, end = first.summary, last.summary
+        head = ObjectHead(end.topic, end.ledger, start.first_offset, generation, end.last_offset)
+        encoder = LedgerEncoder(head, EncoderSettings(self.row_group_bytes), table)
+        chunks: list[bytes] = []
+        for path, footer in zip(old, footers, strict=True):
+            assert isinstance(footer, Footer)
+            for group in footer.row_groups:
+                data = path.read_bytes()[group.start : group.end]
+                chunks += encoder.add(decode_row_group(footer, group, data))
+        rest, _ = encoder.finish()
+        place = head.first_offset, head.ledger, generation, head.last_offset
+        key = object_key(head.topic, *place)
+        self.put(key, b"".join([*chunks, *rest]))
+        return self.root / key
 
     def put(self, key: str, data: bytes) -> None:
         """An object, there as a whole at once."""
