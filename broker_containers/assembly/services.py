@@ -30,6 +30,8 @@ from broker_containers.security.records import SecurityRecords
 from broker_containers.security.settings import AuthSettings
 from broker_containers.security.throttle import TokenThrottle
 from sulina.metadata.keys.policy import Policy
+from sulina.names import TopicName
+from sulina.operations.client import AdminClient
 from sulina.runtime.machine import secret_text
 from sulina.runtime.threads import ThreadRunner
 
@@ -64,7 +66,8 @@ def build_services(
     trail = AuditTrail(broker.settings.broker_id, store, clock, admin, audit)
     operations.record_in(trail)
     broker.around_first_use = trail.first_use
-    broker.retention.audit = trail
+    broker.retention.audit = broker.unused_topics.audit = trail
+    broker.unused_topics.in_use = partial(_in_use, admin)
     trail.kept = lambda: Policy(
         retention_ms=broker.settings.audit_retention_seconds * 1000,
         retention_bytes=broker.settings.audit_retention_bytes,
@@ -97,3 +100,9 @@ def build_services(
         overview,
         other_brokers,
     )
+
+
+async def _in_use(admin: AdminClient, topic: TopicName) -> bool:
+    """Whether somebody is connected to a topic, wherever it is served."""
+    log = await admin.topics.log(str(topic))
+    return bool(log.producers) or any(each.consumers for each in log.subscriptions)

@@ -268,6 +268,13 @@ class AuditTrail:
         said = {"before": before, "ends": start.digest}
         return await self.act(_BROKER, TRIM, TOPIC, said, work)
 
+    async def delete_unused(
+        self, topic: str, idle_ms: int, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Delete a topic that nobody used by ``work``, as an act. Raises like ``act``."""
+        said = {"reason": f"nobody used it for {idle_ms} ms (delete_unused_ms)"}
+        await self.act(_BROKER, TopicOperations.delete.name, topic, said, work)
+
     async def _record(self, entry: AuditEntry, seconds: float) -> int:
         """Wait until an entry is durable; returns its sequence."""
         writer = self.writer

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from broker_containers.broker.settings import BrokerSettings
@@ -45,6 +45,7 @@ from broker_containers.topics.storage_quotas import StorageQuotas
 from broker_containers.topics.subscription_manager import SubscriptionManager
 from broker_containers.topics.tiering import Tiering
 from broker_containers.topics.topic import Topic
+from broker_containers.topics.unused_topics import UnusedTopics
 from storage_grpc.ledgers import Ledgers
 from storage_grpc.tier.tier import Tier, place_of
 from sulina.errors import AlreadyExists, NotFound, Refused, Retriable, SulinaError
@@ -102,6 +103,7 @@ class StoredTopicMetadata:
 
 
 _log = logging.getLogger(__name__)
+_IDLE_AT_ONCE: Final = 64
 
 
 _CLOSED_AT_ONCE = 64
@@ -148,12 +150,16 @@ class Broker:
             self._send_dead_letter,
             self.quotas,
         )
+        self.unused_topics = UnusedTopics(store, clock, self.delete_topic)
         self.retention = Retention(
             clock,
             settings.retention_seconds,
             self.loaded,
             StorageQuotas(store, self.quotas),
             self._grace,
+            self.unused_topics,
+            # In a cluster, owners open their topics when they get them.
+            self._open_idle if metadata is None else None,
         )
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
         self.replacing = Replacing(tier, clock)
@@ -171,6 +177,21 @@ class Broker:
         ] = lambda _, create: create()
         """Called to create a topic because somebody uses it, with what creates it."""
         self._first_uses: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
+
+    async def _open_idle(self) -> None:
+        """Open topics that nobody uses, a few at a time, if their policy deletes something."""
+        opened = 0
+        for namespace in await namespaces.list_names(self.store):
+            for name, found in (await topics.list_all(self.store, namespace)).items():
+                if found.partitions or found.delivery is not Delivery.RELIABLE:
+                    continue
+                if name in self._topics or found.state is not TopicState.READY:
+                    continue
+                if (await self._metadata.policy(name)).deletes:
+                    await self.topic(name, create=False)
+                    opened += 1
+                if opened == _IDLE_AT_ONCE:
+                    return
 
     def _grace(self, in_objects: bool) -> float:
         return self.settings.tier.grace_seconds if in_objects else self.settings.grace_seconds

@@ -15,6 +15,7 @@ from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.retention_plan import expired, too_old
 from broker_containers.topics.storage_quotas import StorageQuotas, backlog_of
 from broker_containers.topics.topic import Topic
+from broker_containers.topics.unused_topics import UnusedTopics
 from sulina.audit import TOPIC as AUDIT_TOPIC
 from sulina.errors import Refused, SulinaError
 from sulina.metadata.keys.ledgers import LedgerRef
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 _PARTS: Final = 4
 """With ``retention_bytes``, a ledger is closed at this fraction of it: less goes at once."""
 _SMALLEST: Final = 1 << 20
+_IDLE_SECONDS: Final = 300.0
+"""How often to look for topics that nobody opened since the broker started."""
 
 
 def newest_expired(log: ManagedLedger, policy: Policy, now_us: int, consumed: int) -> bool:
@@ -70,26 +73,41 @@ class Retention:
         topics: Callable[[], Iterable[Topic]],
         storage_quotas: StorageQuotas,
         grace: Callable[[bool], float] = lambda _: 0.0,
+        unused: UnusedTopics | None = None,
+        open_idle: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``grace``: how many seconds to keep what is removed, with objects or without."""
+        """``grace``: how many seconds to keep what is removed, with objects or without.
+
+        ``open_idle`` opens topics that nobody uses and that have a policy to apply.
+        """
         self._clock = clock
         self.interval = interval
         """Seconds between rounds; a change applies after the current round."""
         self._topics = topics
         self._storage_quotas = storage_quotas
         self._grace = grace
+        self._unused = unused
+        self._open_idle = open_idle
         self.audit: RecordedRetention | None = None
         """Applies to the audit trail."""
 
     async def run(self) -> None:
         """Run until cancelled. A topic that fails is tried again in the next round."""
+        next_idle = 0.0
         while True:
             await self._clock.sleep(self.interval)
+            if self._open_idle is not None and self._clock.now() >= next_idle:
+                next_idle = self._clock.now() + _IDLE_SECONDS
+                try:
+                    await self._open_idle()
+                except SulinaError as error:
+                    _log.warning("cannot look for idle topics; will retry: %s", error)
             for topic in list(self._topics()):
                 for subscription in list(topic.subscriptions.values()):
                     subscription.expire()
                 try:
-                    await self.apply(topic)
+                    if self._unused is None or not await self._unused.look(topic):
+                        await self.apply(topic)
                 except SulinaError as error:
                     _log.warning("retention of %s failed; will retry: %s", topic.name, error)
             await self.apply_quotas()

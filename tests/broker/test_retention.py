@@ -16,7 +16,7 @@ from sulina import Client, Refused, Start
 from sulina.metadata.keys.ledger_list import LedgerList, LedgerRef, LedgerState
 from sulina.metadata.keys.policy import Policy
 from sulina.runtime.memory_disk import MemoryDisk
-from tests.broker.actions import ack_all, log_of, numbered, publish, read_all, take
+from tests.broker.actions import ack_all, eventually, log_of, numbered, publish, read_all, take
 from tests.broker.moved_cluster import HOUR, MovedClock, MovedCluster, running
 
 TOPIC = "/default/aging"
@@ -139,6 +139,70 @@ async def test_a_backlog_beyond_its_limit_refuses_producers_or_loses_its_oldest(
     await publish(client, TOPIC, [b"there is room"])
     log = log_in(cluster)
     assert 0 < log.start < 60 and sum(ref.bytes for ref in log.refs) < 5000
+
+
+async def look(cluster: MovedCluster) -> list[bool]:
+    unused = cluster.broker.unused_topics
+    return [await unused.look(topic) for topic in list(cluster.broker.loaded())]
+
+
+async def test_a_topic_that_nobody_used_is_deleted_and_one_in_use_is_not() -> None:
+    disk, clock = MemoryDisk(), MovedClock()
+    cluster = MovedCluster(disk, clock=clock, settings=SETTINGS)
+    async with cluster, cluster.client() as client:
+        async with client.producer(TOPIC) as producer:
+            await producer.send_many(numbered(3), publish_time_us=1)
+        await set_policy(client, delete_unused_ms=HOUR * 1000)
+        assert await look(cluster) == [False], "the time counts from now on"
+        cluster.move(0.9)
+        async with client.consumer(TOPIC, "s"):
+            assert await look(cluster) == [False]
+        cluster.move(0.9)
+        assert await look(cluster) == [False]
+    cluster = MovedCluster(disk, metadata=cluster.metadata, clock=clock, settings=SETTINGS)
+    async with cluster, cluster.client() as client:
+        await client.admin.topics.describe(TOPIC)
+        assert await look(cluster) == [False], "a restart shortens nothing"
+        cluster.move(0.2)
+        assert await look(cluster) == [True], "and restarts nothing"
+        assert await client.admin.topics.list() == ()
+
+
+async def test_partitions_are_deleted_together_once_none_was_used(
+    cluster: MovedCluster, client: Client
+) -> None:
+    await client.admin.topics.create(TOPIC, partitions=2)
+    await set_policy(client, delete_unused_ms=HOUR * 1000)
+    await client.admin.topics.describe(TOPIC)
+    assert await look(cluster) == [False, False]
+    async with client.producer(f"{TOPIC}-part-1"):
+        cluster.move(1.2)
+        assert await look(cluster) == [False, False], "the other one is used"
+    cluster.move(0.9)
+    assert await look(cluster) == [False, False]
+    cluster.move(0.3)
+    assert True in await look(cluster)
+    assert await client.admin.topics.list() == ()
+
+
+async def test_an_idle_topic_is_opened_to_apply_its_policy() -> None:
+    disk, clock = MemoryDisk(), MovedClock()
+    cluster = MovedCluster(disk, clock=clock, settings=SETTINGS)
+    async with cluster, cluster.client() as client:
+        await publish(client, TOPIC, numbered(3))
+        await publish(client, "/default/kept", numbered(3))
+        await set_policy(client, retention_ms=HOUR * 1000)
+    clock.ahead += 2 * HOUR
+    quick = BrokerSettings(retention_seconds=0.05)
+    cluster = MovedCluster(disk, metadata=cluster.metadata, clock=clock, settings=quick)
+    async with cluster:
+
+        async def emptied() -> bool:
+            found = [topic for topic in cluster.broker.loaded() if str(topic.name) == TOPIC]
+            return bool(found) and found[0].log.start == 3
+
+        await eventually(emptied)
+        assert len(list(cluster.broker.loaded())) == 1
 
 
 def ledger(number: int, first: int, last: int, size: int, age_us: int) -> LedgerRef:

@@ -55,7 +55,9 @@ def test_records_of_earlier_versions_name_nobody_and_keep_their_bytes(
     kind: type[Any], value: bytes
 ) -> None:
     found = record.decode(kind, KeyValue("/k", value, 1, 1, 1, 0))
-    assert found.created_by is None and record.encode(found) == value
+    # Deletions compare the bytes of a topic's record; this one has a field that came later.
+    written = value.replace(b'_topic":""}', b'_topic":"","dead_letter_expired":false}')
+    assert found.created_by is None and record.encode(found) == written
     # Earlier versions ignore the field; this is how they, too, ignore one that they do not know.
     unknown = value[:-1] + b',"of_a_later_version":"x"}'
     assert record.decode(kind, KeyValue("/k", unknown, 1, 1, 1, 0)) == found

@@ -42,6 +42,12 @@ class Policy:
     def __post_init__(self) -> None:
         _check(self)
 
+    @property
+    def deletes(self) -> bool:
+        """Whether it ever deletes anything of a topic that nobody uses."""
+        limits = self.retention_ms, self.retention_bytes, self.delete_unused_ms
+        return self.delete_consumed or any(limits)
+
     def with_changes(self, changes: Mapping[str, Any]) -> Policy:
         """A copy with the limits in ``changes`` replaced. Raises ``Refused`` for invalid ones."""
         return replace(self, **_checked(changes, nullable=False))
