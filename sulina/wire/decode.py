@@ -19,6 +19,7 @@ from sulina.wire import header as h
 from sulina.wire.compression import Compression, decompress
 from sulina.wire.encode import even_offsets
 
+_OFFSETS = struct.Struct("<ii")
 _BIG_ENDIAN_HOST = sys.byteorder == "big"
 
 
@@ -81,6 +82,18 @@ class _Columns:
         return bin(word | 1 << count)[:2:-1][:count]
 
 
+def _only_payload(stored: memoryview) -> bytes | None:
+    """The payload in the columns of a single record that has nothing else, as most messages of
+    stock clients are. None if the columns are not what they should be."""
+    if len(stored) < _OFFSETS.size:
+        return None
+    first, size = _OFFSETS.unpack_from(stored)
+    end = _OFFSETS.size + size
+    if first != 0 or size < 0 or h.padded(end) != len(stored):
+        return None
+    return bytes(stored[_OFFSETS.size : end])
+
+
 class Frame:
     """A decoded frame. Times and attributes are built on first use and cached.
 
@@ -109,29 +122,35 @@ class Frame:
         if header.flags & h.COMPRESSION_MASK:
             method = Compression(header.flags & h.COMPRESSION_MASK)
             stored = memoryview(decompress(method, stored, header.raw_length))
+        self.keys: list[bytes | None] | None = None
+        self._attributes: tuple[list[int], list[str], list[str]] | None = None
+        self._deltas: list[int] | None = None
+        self._producers: list[str] | None = None
+        only = _only_payload(stored) if header.count == 1 and not header.flags else None
+        if only is not None:
+            self.payloads: list[bytes] = [only]
+            return
         columns = _Columns(stored)
         count = max(header.count, 1)  # a control frame has one payload and no records
-        self.payloads: list[bytes] = columns.binary(count)
-        self.keys: list[bytes | None] | None = None
+        self.payloads = columns.binary(count)
         if header.flags & h.HAS_KEYS:
             present = columns.bits(count)
             values = columns.binary(count)
             self.keys = [
                 value if bit == "1" else None for bit, value in zip(present, values, strict=True)
             ]
-        self._attributes: tuple[list[int], list[str], list[str]] | None = None
         if header.flags & h.HAS_ATTRIBUTES:
             lists = columns.offsets(count)
             total = lists[-1]
             if total > h.MAX_ATTRIBUTES:
                 raise CorruptFrame(f"the frame has {total} attributes, over {h.MAX_ATTRIBUTES}")
             self._attributes = (lists, columns.strings(total), columns.strings(total))
-        self._deltas: list[int] | None = None
         if header.flags & h.HAS_TIMES:
             self._deltas = columns.int32(count)
             if (min(self._deltas), max(self._deltas)) != (0, header.last_time - header.first_time):
                 raise CorruptFrame("the frame's publish times contradict its header")
-        self._producers = columns.strings(count) if header.flags & h.HAS_PRODUCERS else None
+        if header.flags & h.HAS_PRODUCERS:
+            self._producers = columns.strings(count)
         if columns.at != h.padded(len(columns.data)):
             raise CorruptFrame("the frame has bytes after its last column")
 

@@ -127,7 +127,7 @@ class FrameHeader(NamedTuple):
 
     def assigned(self, base_offset: int, epoch: int) -> FrameHeader:
         """The same header with the broker's fields set."""
-        return FrameHeader(*self[:-2], base_offset, epoch)
+        return FrameHeader._make((*self[:-2], base_offset, epoch))
 
     @property
     def is_control(self) -> bool:
@@ -218,24 +218,25 @@ def parse_header(frame: Buffer) -> FrameHeader:
                 f"{EXTENDED_VERSION}"
             )
         fields[0] |= EXTENDED
-    header = FrameHeader(*fields)
-    flags, name_length, body_length, raw_length, count = header[:5]
+    header = FrameHeader._make(fields)
+    flags, name_length, body_length, raw_length, count = fields[:5]
+    first_sequence, first_time, last_time, columns_length = fields[8:12]
     if flags & COMPRESSION_MASK == COMPRESSION_MASK:
         raise CorruptFrame("the frame has flags that this version does not support")
     if count > MAX_RECORDS or body_length > MAX_BODY or raw_length > MAX_BODY:
         raise CorruptFrame(f"the frame is too large: {count} records, {body_length} bytes")
     if (count == 0) is not bool(flags & CONTROL) or (not count and flags & _RECORD_FLAGS):
         raise CorruptFrame("a frame must have records, unless it is a control frame")
-    columns_length = header.columns_length
-    if header.columns_at + padded(columns_length) != header.size or name_length > MAX_NAME:
+    columns_end = header.columns_at + (columns_length + 7 & ~7)
+    if columns_end != HEADER_SIZE + body_length or name_length > MAX_NAME:
         raise CorruptFrame("the lengths in the frame's header do not add up")
     if flags & HAS_PRODUCERS and name_length:
         raise CorruptFrame("a frame with several producers can't have a producer of its own")
     if not flags & COMPRESSION_MASK and columns_length != raw_length:
         raise CorruptFrame("the frame is uncompressed, but its column lengths differ")
-    if header.first_sequence < 0 or header.last_sequence > _MAX_INT64:
+    if first_sequence < 0 or first_sequence + count - 1 > _MAX_INT64:
         raise CorruptFrame("the frame has invalid sequence numbers")
-    span = header.last_time - header.first_time
+    span = last_time - first_time
     if not 0 <= span <= (MAX_TIME_SPAN_US if flags & HAS_TIMES else 0):
         raise CorruptFrame("the frame's publish times contradict each other")
     return header
