@@ -100,7 +100,7 @@ class UpOptions:
     tier: str | None = option(
         None,
         "Object store for closed ledgers, as Parquet: s3://bucket/prefix, file:///folder, "
-        "gs://bucket/prefix or redis://host:port/0/prefix.",
+        "gs://bucket/prefix, az://account/container/prefix or redis://host:port/0/prefix.",
         metavar="URL",
     )
     broker_id: str = option("broker-1", "Name of the broker.")

@@ -56,7 +56,8 @@ class ServiceSettings:
     tier: str = _setting(
         "",
         "object store for closed ledgers: s3://bucket/prefix, file:///folder, "
-        "gs://bucket/prefix, redis://host:port/0/prefix; none if empty",
+        "gs://bucket/prefix, az://account/container/prefix, redis://host:port/0/prefix; "
+        "none if empty",
     )
     tier_cache_mb: int = _setting(
         CACHE_BYTES >> 20, "MiB of memory for frames of objects that consumers replay"

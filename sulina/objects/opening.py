@@ -5,6 +5,8 @@
   profiles, the role of the machine or container)
 * ``gs://bucket/prefix`` with ``?endpoint=http://...`` for an emulator; credentials as all tools
   of Google Cloud find them
+* ``az://account/container/prefix`` with ``?endpoint=http://...`` for an emulator; credentials as
+  Azure's tools find them (``AZURE_STORAGE_KEY``, ``AZURE_STORAGE_SAS_TOKEN``, or an identity)
 * ``redis://user:password@host:port/0/prefix``, or ``rediss://`` with TLS
 * ``file:///folder``
 * ``memory://name``: in this process, the same objects for the same name
@@ -62,6 +64,16 @@ async def _open(
             endpoint = _options(url, "endpoint").get("endpoint") or None
             bucket = _bucket(url)
             return await open_gcs(bucket, _prefix(place), endpoint, clock, random, settings)
+        case "az":
+            with _packages("az://", "azure"):
+                from sulina.objects.azure import open_azure
+            endpoint = _options(url, "endpoint").get("endpoint") or None
+            container, _, prefix = _prefix(place).partition("/")
+            if not place.netloc or not container:
+                raise Refused(f"{url!r} has no container: use az://account/container/prefix")
+            return await open_azure(
+                place.netloc, container, prefix, endpoint, clock, random, settings
+            )
         case "redis" | "rediss":
             with _packages(f"{place.scheme}://", "redis"):
                 from sulina.objects.redis import open_redis
@@ -82,7 +94,7 @@ async def _open(
         case _:
             raise Refused(
                 f"{url!r} is not the URL of an object store: it must start with s3://, gs://, "
-                "redis://, file:/// or memory://"
+                "az://, redis://, file:/// or memory://"
             )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from localstack.emulators.azurite import ACCOUNT, KEY, make_container
 from localstack.emulators.credentials import Credentials
 from localstack.emulators.gcs import make_bucket as make_gcs_bucket
 from localstack.emulators.s3 import make_bucket
@@ -18,6 +19,7 @@ from localstack.emulators.server import EmulatorServer
 from sulina.objects.opening import open_store
 from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.runtime.real_clock import RealClock
+from tests.support.emulators import azurite as azurite
 from tests.support.emulators import gcs as gcs
 from tests.support.emulators import localstack as localstack
 from tests.support.emulators import moto as moto
@@ -29,7 +31,7 @@ Opening = Callable[..., AbstractAsyncContextManager[ObjectStore]]
 
 BUCKET = "contract"
 S3_KINDS = ("seaweedfs", "localstack")
-_KINDS = ("memory", "folder", *S3_KINDS, "gcs", "redis")
+_KINDS = ("memory", "folder", *S3_KINDS, "gcs", "azurite", "redis")
 _numbers = itertools.count()
 
 
@@ -55,6 +57,8 @@ def url(
     server: EmulatorServer = request.getfixturevalue(kind)
     if kind == "redis":
         return f"redis://127.0.0.1:{server.port}/0/{prefix}"
+    if kind == "azurite":
+        return azure_url(server, monkeypatch, prefix)
     if kind == "gcs":
         make_gcs_bucket(server, BUCKET)
         return f"gs://{BUCKET}/{prefix}?endpoint={server.url}"
@@ -86,6 +90,13 @@ def s3_place(
     prefix = f"tests/{next(_numbers)}"
     s3_url(seaweedfs, monkeypatch, prefix)
     return seaweedfs, prefix
+
+
+def azure_url(server: EmulatorServer, monkeypatch: pytest.MonkeyPatch, prefix: str) -> str:
+    """The URL of a prefix in a container that is there, with the key in the environment."""
+    monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
+    make_container(server, BUCKET)
+    return f"az://{ACCOUNT}/{BUCKET}/{prefix}?endpoint={server.url}"
 
 
 def s3_url(server: EmulatorServer, monkeypatch: pytest.MonkeyPatch, prefix: str) -> str:

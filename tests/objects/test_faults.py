@@ -18,11 +18,11 @@ from sulina.objects.opening import open_store
 from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.runtime.real_clock import RealClock
 from tests.objects.chunks import chunks_of, some_bytes
-from tests.objects.conftest import BUCKET, s3_url
+from tests.objects.conftest import BUCKET, azure_url, s3_url
 from tests.support.faulty_http import Fault, FaultyHttp, Seen
 
 SIZE = (5 << 20) + 1000
-PARTS = {"s3": 5 << 20, "gs": 3 << 20}
+PARTS = {"s3": 5 << 20, "gs": 3 << 20, "az": 3 << 20}
 """S3 takes no smaller ones."""
 DATA = some_bytes(SIZE)
 DEADLINE = 60.0
@@ -53,7 +53,7 @@ class Scene:
     direct: ObjectStore
 
 
-@pytest.fixture(params=["seaweedfs", "gcs"])
+@pytest.fixture(params=["seaweedfs", "gcs", "azurite"])
 def server(request: pytest.FixtureRequest) -> EmulatorServer:
     found: EmulatorServer = request.getfixturevalue(request.param)
     return found
@@ -88,6 +88,8 @@ async def _scene(
     if "gcs" in server.folder.name:
         make_gcs_bucket(server, BUCKET)
         url = f"gs://{BUCKET}/{prefix}?endpoint={server.url}"
+    elif "azurite" in server.folder.name:
+        url = azure_url(server, monkeypatch, prefix)
     else:
         url = s3_url(server, monkeypatch, prefix)
     settings = ObjectSettings(

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from localstack.emulators.aws import running_localstack
+from localstack.emulators.azurite import running_azurite
 from localstack.emulators.gcs import running_gcs
 from localstack.emulators.moto import running_moto
 from localstack.emulators.redis import running_redis
@@ -61,6 +62,15 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> EmulatorServer:
 def gcs(tmp_path_factory: pytest.TempPathFactory) -> EmulatorServer:
     """Google Cloud Storage."""
     return _shared("gcs", running_gcs, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> EmulatorServer:
+    """Azure Blob Storage, where npm has installed its emulator."""
+    try:
+        return _shared("azurite", running_azurite, tmp_path_factory)
+    except Unavailable as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
