@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -236,3 +237,35 @@ async def test_only_members_of_the_cluster_are_called() -> None:
     with pytest.raises(Unavailable, match="is not a broker of this cluster: look the topic up"):
         await anext(stream)
     await forwarder.close()
+
+
+async def test_acknowledgements_at_once_reach_the_subscriptions_that_they_name(
+    calls: Calls, broker: OneBroker, topic: str
+) -> None:
+    topics = [f"{topic}-{letter}" for letter in "ab"]
+    for each in topics:
+        await calls.producer(each)
+        for subscription in ("s", "t"):
+            await calls.subscribe(each, subscription=subscription)
+        await asyncio.gather(*(calls.send(each, b"x") for _ in range(8)))
+
+    def ack(named: str, subscription: str, offset: int) -> Any:
+        where = pb.MsgID(topic_name=named, topic_offset=offset)
+        return calls("Ack", msg_id=where, subscription_name=subscription)
+
+    first, second = topics
+    named = [(first, "s", 5), (second, "t", 7), (first.removeprefix("/"), "s", 2)]
+    acks = [ack(name, of, offset) for name, of, most in named for offset in range(most)]
+    *answers, missing = await asyncio.gather(
+        *acks, ack(first, "no such subscription", 0), return_exceptions=True
+    )
+    assert all(isinstance(each, pb.AckResponse) for each in answers)
+    assert isinstance(missing, grpc.aio.AioRpcError) and missing.code() is Code.NOT_FOUND
+    found = {
+        (each, name): (await broker.server.broker.topic(TopicName.parse(each), create=False))
+        .subscription(name)
+        .position
+        for each in topics
+        for name in ("s", "t")
+    }
+    assert list(found.values()) == [5, 0, 0, 7]

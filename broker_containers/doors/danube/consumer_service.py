@@ -160,14 +160,15 @@ class ConsumerService:
         self, request: pb.AckRequest, context: Context
     ) -> pb.AckResponse | Coroutine[Any, Any, pb.AckResponse]:
         """At once if the topic is open here, as nearly always."""
-        where = request.msg_id
-        topic = topic_name(where.topic_name)
-        open_here = self._broker.opened(topic)
-        if open_here is None:
-            return self._ack_elsewhere(request, context)
+        where, subscription = request.msg_id, request.subscription_name
+        named, offset = where.topic_name, where.topic_offset
         if self._callers.on:
-            self._callers.checked(context, Action.CONSUME, topic, request.subscription_name)
-        self._consumers.ack_now(open_here, request.subscription_name, where.topic_offset)
+            self._callers.checked(context, Action.CONSUME, topic_name(named), subscription)
+        if not self._consumers.ack_again(named, subscription, offset):
+            open_here = self._broker.opened(topic_name(named))
+            if open_here is None:
+                return self._ack_elsewhere(request, context)
+            self._consumers.ack_now(open_here, subscription, offset, named)
         return pb.AckResponse(request_id=request.request_id)
 
     async def _ack_elsewhere(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:

@@ -51,6 +51,8 @@ class Consumers:
         self._here: dict[int, _Session] = {}
         self._acks: dict[Subscription, list[int]] = {}
         """Of this turn of the event loop."""
+        self._named: dict[tuple[str, str], list[int]] = {}
+        """The same offsets by the names of topic and subscription."""
 
     def __len__(self) -> int:
         return len(self._here)
@@ -116,20 +118,31 @@ class Consumers:
         """Acknowledge a message, whichever consumer it was delivered to, however late."""
         self.ack_now(await self._broker.topic(topic, create=False), subscription, offset)
 
-    def ack_now(self, topic: Topic, subscription: str, offset: int) -> None:
+    def ack_now(self, topic: Topic, subscription: str, offset: int, named: str = "") -> None:
         """The same for an open topic; never waits. Raises ``NotFound``.
 
         Takes effect at the end of this turn of the event loop: what arrives in one turn is one
-        change of the cursor.
+        change of the cursor. ``named`` is what the client calls the topic.
         """
         found = _acknowledging(topic, subscription)
         if found is not None:
             if not self._acks:
                 asyncio.get_running_loop().call_soon(self._apply_acks)
-            self._acks.setdefault(found, []).append(offset)
+            offsets = self._acks.setdefault(found, [])
+            offsets.append(offset)
+            self._named[named, subscription] = offsets
+
+    def ack_again(self, named: str, subscription: str, offset: int) -> bool:
+        """The same, if there was such an acknowledgement in this turn already: without looking
+        the topic up again. False if there was none."""
+        offsets = self._named.get((named, subscription))
+        if offsets is not None:
+            offsets.append(offset)
+        return offsets is not None
 
     def _apply_acks(self) -> None:
         acks, self._acks = self._acks, {}
+        self._named.clear()
         for subscription, offsets in acks.items():
             for member, count in subscription.ack_offsets(offsets):
                 _notify(member, count)

@@ -171,7 +171,8 @@ class Call(ArrivingCall):
             self._send_answer(answer)
 
     def _reply(self, answer: Message) -> None:
-        self._count(ok=True)
+        if self.method is not None:
+            self.method.answered.ok += 1
         if not self.left:
             self._send_answer(answer)
         else:

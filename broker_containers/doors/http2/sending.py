@@ -108,7 +108,11 @@ class SendingSide:
                     )
                 )
             )
-            self._finish(stream)
+            if stream.ended:
+                self._calm.give_back(ANSWERED)
+                self.streams.pop(number, None)
+            else:
+                self._finish(stream)
         else:
             self.send_headers(stream, head)
             self.send_data(stream, data)
