@@ -105,6 +105,7 @@ def _make(folder: Path) -> None:
             _plan("prod", "prod", named),
             _plan("deployed", "prod", with_large_archive(folder, named), running=RUNNING),
             _plan("moved", "prod", {**named, "network": "10.43.0.0/16"}, running=RUNNING),
+            _plan("behind", "prod", named, running=RUNNING, behind=["broker"]),
             _plan("longest", LONGEST, named, file="prod"),
             _plan("public", "prod", public),
             _plan("mutual", "prod", mutual),
@@ -141,6 +142,7 @@ def _plan(
     *,
     file: str = "",
     running: Sequence[str] = (),
+    behind: Sequence[str] = (),
     aws: str = "",
 ) -> dict[str, object]:
     return {
@@ -149,5 +151,6 @@ def _plan(
         "file": file or stack,
         "settings": settings,
         "running": running,
+        "behind": behind,
         "aws": aws,
     }

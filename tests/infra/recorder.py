@@ -53,11 +53,13 @@ _ARNS: dict[str, Callable[[str, Inputs], str]] = {
 class RecordingMaker:
     """Creates nothing, but answers like AWS.
 
-    With ``running``, the stack was deployed before, and the machines with these addresses run.
+    With ``running``, the stack was deployed before, and the machines with these addresses run;
+    ``behind`` are services that ECS has rolled back.
     """
 
-    def __init__(self, running: Sequence[str]) -> None:
+    def __init__(self, running: Sequence[str], behind: Sequence[str] = ()) -> None:
         self._running = running
+        self._behind = behind
 
     def call(self, token: str, arguments: Inputs) -> dict[str, Any]:
         """The result of a provider function."""
@@ -67,7 +69,8 @@ class RecordingMaker:
             wanted = [each["values"] for each in arguments.get("filters", ())]
             return {"ids": ["vpc-1"] if self._running and wanted in ([], [[NETWORK]]) else []}
         if token == "aws:ecs/getService:getService":
-            return {"taskDefinition": _arn("ecs", arguments["serviceName"].rpartition("-")[2])}
+            name = arguments["serviceName"].rpartition("-")[2]
+            return {"taskDefinition": _arn("ecs", f"{name}:1" if name in self._behind else name)}
         return ANSWERS[token]
 
     def make(self, kind: str, name: str, given: Inputs) -> tuple[str, dict[str, Any]]:

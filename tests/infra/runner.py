@@ -3,10 +3,11 @@
     python -m tests.infra.runner plans.json folder
 
 A plan names a stack and additional settings; with ``aws``, each resource is created there with
-boto3; with ``running``, the program finds machines with these addresses. For each plan, the folder
-gets a file with all resources in the order of their creation, with the options that Pulumi's engine
-would get, the outputs, and what boto3 sees afterwards, or the program's error. One process runs all
-plans because Pulumi's libraries take seconds to load.
+boto3; with ``running``, the program finds machines with these addresses, and with ``behind``
+services that were rolled back. For each plan, the folder gets a file with all resources in the
+order of their creation, with the options that Pulumi's engine would get, the outputs, and what
+boto3 sees afterwards, or the program's error. One process runs all plans because Pulumi's libraries
+take seconds to load.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
         made = run_program(
             plan["stack"],
             plan["settings"],
-            emulated or RecordingMaker(plan["running"]),
+            emulated or RecordingMaker(plan["running"], plan["behind"]),
             file=plan["file"],
             monitor=monitor,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -146,3 +146,14 @@ def test_subnets_and_volumes_stay_in_their_zones_when_the_regions_list_changes(
     for volume in prod.all("ebs/volume:Volume"):
         (subnet_urn,) = volume.uses["availabilityZone"]
         assert "data-" in subnet_urn
+
+
+def test_brokers_that_were_rolled_back_are_not_taken_for_deployed(
+    graph_of: Callable[[str], Graph],
+) -> None:
+    said = graph_of("behind").error
+    assert said == (
+        "broker runs arn:aws:ecs:eu-central-1:123456789012:broker:1, not "
+        "arn:aws:ecs:eu-central-1:123456789012:broker, which did not start when it was deployed: "
+        "read its log, correct the cause, and run `pulumi up --refresh`"
+    )
