@@ -5,7 +5,8 @@ Otherwise it passes TLS through: clients then see the brokers' certificate, and 
 client. A public load balancer has no listener for administration (50051).
 
 A change of ``public`` or of the protocol replaces the load balancer or its target groups. The new
-ones have other names and are created first; the DNS record changes once brokers serve them.
+ones have other names and are created first, which the engine has to be told: what has a fixed name
+it would delete first. The DNS record changes once brokers serve the new ones.
 Nothing protects a load balancer from being deleted: it holds no data, and protection would prevent
 its replacement.
 
@@ -65,7 +66,7 @@ class LoadBalancer(Component):
             enforce_security_group_inbound_rules_on_private_link_traffic="off"
             if endpoint.private_link
             else None,
-            opts=self.within(),
+            opts=self.within(delete_before_replace=False),
         )
         certificate = self._certificate()
         self.targets = {port: self._target(port, network) for port in listener_ports(settings)}
@@ -113,7 +114,7 @@ class LoadBalancer(Component):
                 "healthy_threshold": 2,
                 "unhealthy_threshold": 3,
             },
-            opts=self.within(),
+            opts=self.within(delete_before_replace=False),
         )
 
     def _listener(

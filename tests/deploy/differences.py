@@ -37,6 +37,11 @@ DIFFERENCES: Final = (
         "moto forgets tags that are part of the creation of a bucket",
     ),
     Difference(
+        "ec2/instance:Instance",
+        frozenset({"disableApiTermination"}),
+        "moto forgets the protection from termination that a machine is created with",
+    ),
+    Difference(
         "emrserverless/application:Application",
         frozenset({"architecture"}),
         "moto does not return the architecture of an application",

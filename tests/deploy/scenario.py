@@ -28,6 +28,7 @@ _DISRUPTIVE: Final = (
     *("aws:ebs/volume:Volume", "aws:ecs/service:Service"),
 )
 """What interrupts a member while it changes."""
+_SERVING: Final = ("aws:lb/loadBalancer:LoadBalancer", "aws:lb/targetGroup:TargetGroup")
 _DELETING: Final = {"delete", "replace", "delete-replaced", "create-replacement"}
 _MORE_ENDPOINTS: Final = ("acm", "route53")
 """Services that ``dev`` and ``prod`` use, but not ``localstack``."""
@@ -52,18 +53,10 @@ class StackPlan:
     changes: tuple[Change, ...] = ()
 
 
-_PUBLIC_AND_BACK: Final = (
-    Change(
-        "a public endpoint",
-        {"public": "true", "allowed": "203.0.113.0/24"},
-        ("lb/loadBalancer:LoadBalancer", "ecs/service:Service"),
-    ),
-    Change(
-        "a private endpoint again",
-        {"public": "false", "allowed": "10.42.0.0/16"},
-        ("lb/loadBalancer:LoadBalancer", "ecs/service:Service"),
-    ),
-)
+_PUBLIC: Final = {"public": "true", "allowed": "203.0.113.0/24"}
+_PRIVATE: Final = {"public": "false", "allowed": "10.42.0.0/16"}
+_TLS: Final = {"internalTls": "true", **_DOMAIN}
+_OTHER_BALANCER: Final = ("lb/loadBalancer:LoadBalancer", "ecs/service:Service")
 STACKS: Final = {
     "localstack": StackPlan(
         changes=(
@@ -110,12 +103,9 @@ STACKS: Final = {
                 ("sns/topicSubscription:TopicSubscription",),
             ),
             Change("brokers on demand", {"brokerSpot": "false"}, ("ecs/service:Service",)),
-            Change(
-                "TLS and a domain name",
-                {"internalTls": "true", **_DOMAIN},
-                ("route53/record:Record", "lb/listener:Listener"),
-            ),
-            *_PUBLIC_AND_BACK,
+            # Not one after the other: moto cannot change the protocol of a listener to TLS.
+            Change("TLS everywhere, public", {**_PUBLIC, **_TLS}, _OTHER_BALANCER),
+            Change("a private endpoint again", _PRIVATE, _OTHER_BALANCER),
         ),
     ),
     "prod": StackPlan(
@@ -123,7 +113,8 @@ STACKS: Final = {
         changes=(
             Change("another version", {"imageTag": "1.2.4"}, ("ecs/service:Service",)),
             Change("larger machines", {"etcdInstance": "m7g.large"}, ("ec2/instance:Instance",)),
-            *_PUBLIC_AND_BACK,
+            Change("a public endpoint", _PUBLIC, _OTHER_BALANCER),
+            Change("a private endpoint again", _PRIVATE, _OTHER_BALANCER),
         ),
     ),
 }
@@ -298,7 +289,7 @@ class _Run:
             found += [str(step) for step in ours if step.operation not in only]
         if not destroying:
             found += data_lost(ours)
-        found += at_the_same_time(ours)
+        found += at_the_same_time(ours) + gone_too_early(ours)
         for gateway in self._gateways:
             found += [f"{host} would have been called" for host in gateway.refused]
             gateway.refused.clear()
@@ -337,6 +328,18 @@ def at_the_same_time(steps: list[Step]) -> list[str]:
             if one != other and same_group and began <= start < ended:
                 found.append(f"{one} and {other} were interrupted at the same time")
     return found
+
+
+def gone_too_early(steps: list[Step]) -> list[str]:
+    """Load balancers, and their target groups, that were deleted before others were there."""
+    began = {step.urn: step.began for step in steps if step.operation == "create-replacement"}
+    return [
+        f"{step} came before its replacement"
+        for step in steps
+        if step.kind in _SERVING
+        and step.operation == "delete-replaced"
+        and step.began < began.get(step.urn, 0)
+    ]
 
 
 def _refusal(outcome: Outcome, sentence: str) -> list[str]:

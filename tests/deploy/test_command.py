@@ -10,7 +10,7 @@ import pytest
 from tests.deploy.command import MISSING, main, shown
 from tests.deploy.differences import DIFFERENCES, split
 from tests.deploy.engine import Step, events_of, steps_of
-from tests.deploy.scenario import Result, at_the_same_time, data_lost
+from tests.deploy.scenario import Result, at_the_same_time, data_lost, gone_too_early
 
 _MEMBER = "urn:pulumi:dev::sulina::sulina:infra:StorageNodes$sulina:infra:Member$"
 
@@ -87,6 +87,14 @@ def test_members_that_change_together_are_reported() -> None:
         _step("ec2/instance:Instance", "storage-2", "replace", 1, 2),
     ]
     assert at_the_same_time(steps) == ["storage-1 and storage-2 were interrupted at the same time"]
+
+
+def test_a_load_balancer_that_goes_before_the_next_one_is_reported() -> None:
+    kind = "lb/loadBalancer:LoadBalancer"
+    made = _step(kind, "clients", "create-replacement", 2, 3)
+
+    assert gone_too_early([_step(kind, "clients", "delete-replaced", 0, 1), made])
+    assert not gone_too_early([made, _step(kind, "clients", "delete-replaced", 4, 5)])
 
 
 def test_a_replaced_volume_is_reported() -> None:

@@ -37,7 +37,9 @@ class RegistrationMonitor(MockMonitor):
                 },
                 "options": {
                     "protect": request.protect,
-                    "delete_before_replace": request.deleteBeforeReplace,
+                    "delete_before_replace": request.deleteBeforeReplace
+                    if request.deleteBeforeReplaceDefined
+                    else None,
                     "ignore_changes": list(request.ignoreChanges),
                     "replace_on_changes": list(request.replaceOnChanges),
                     "replacement_trigger": MessageToDict(request.replacement_trigger) or "",

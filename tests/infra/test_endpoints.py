@@ -147,6 +147,9 @@ def test_switching_makes_the_new_load_balancer_before_the_old_one_goes(
     for graph in plans:
         [balancer] = graph.all(BALANCER)
         assert not balancer.inputs.get("enableDeletionProtection")
+        for made in (balancer, *graph.all(TARGETS)):
+            # If the program did not say so, Pulumi would delete what has a fixed name first.
+            assert made.options["delete_before_replace"] is False
 
 
 @pytest.mark.parametrize("plan", ["prod", "public", "mutual"])
