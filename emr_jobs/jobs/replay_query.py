@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from emr_jobs.jobs import running
 from emr_jobs.jobs.running import DONE, Result
+from emr_jobs.jobs.stores import records_of
 from sulina.errors import Refused
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _RECORD = ("payload", "key", "attributes")
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
+    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES, tables=True)
     running.add_clock_skew(arguments)
     arguments.add_argument("--query", required=True, help="SQL query on the view records")
     arguments.add_argument("--url", required=True, help="broker URL: sulina://broker:6655")
@@ -91,15 +92,17 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
             "--producer needs --order-by: a run can only continue if the order of rows is fixed"
         )
     spark = running.session(arguments, "replay-query")
-    options = running.source_options(
+    records = records_of(
+        spark,
         arguments,
+        checked=True,
         payload=arguments.payload,
         payloadSchema=arguments.payload_schema,
         registry=arguments.registry,
         subject=arguments.subject,
         version=arguments.schema_version,
     )
-    spark.read.format("sulina").options(**options).load().createOrReplaceTempView("records")
+    records.createOrReplaceTempView("records")
     order = [each.strip() for each in arguments.order_by.split(",") if each.strip()]
     rows = spark.sql(arguments.query)
     for name in order:

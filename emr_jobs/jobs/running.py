@@ -51,8 +51,13 @@ _SPARK_VARIABLES: Final = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME
 Result = dict[str, Any]
 
 
-def parser(module: str, what: str, examples: str) -> argparse.ArgumentParser:
-    """A parser with the arguments that all jobs have, including those that select records."""
+def parser(
+    module: str, what: str, examples: str, *, tables: bool = False
+) -> argparse.ArgumentParser:
+    """A parser with the arguments that all jobs have, including those that select records.
+
+    With ``tables``, the records may also be those of an Iceberg table.
+    """
     found = argparse.ArgumentParser(
         prog=f"python -m {module}",
         description=what,
@@ -62,10 +67,18 @@ def parser(module: str, what: str, examples: str) -> argparse.ArgumentParser:
     add = found.add_argument
     add("--result", default="", help="also write the JSON result to this file")
     add("--master", default="", help="Spark master, such as local[2]; not with spark-submit")
-    add("--path", required=True, help="the lake: a folder, or s3://bucket/prefix")
+    if tables:
+        add(
+            "--from-table",
+            default="",
+            help="the Iceberg table of a topic, catalog.database.table or the location of its "
+            "metadata, in place of --path and --topic",
+        )
+    add("--path", required=not tables, default="", help="the lake: a folder, or s3://bucket/prefix")
     add(
         "--topic",
-        required=True,
+        required=not tables,
+        default="",
         help="a topic, a comma-separated list, or a pattern such as /default/*",
     )
     add(

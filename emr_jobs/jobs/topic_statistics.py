@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from emr_jobs.jobs import running
 from emr_jobs.jobs.running import DONE, Result
-from emr_jobs.jobs.stores import read_records, spark_path
+from emr_jobs.jobs.stores import records_of, spark_path
 from sulina.errors import Refused
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _WINDOW = re.compile(rf"(0*[1-9]\d{{0,8}} {_UNIT}( |$))+", re.IGNORECASE)
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
+    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES, tables=True)
     running.add_clock_skew(arguments)
     arguments.add_argument(
         "--window",
@@ -54,8 +54,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
     spark = running.session(arguments, "topic-statistics")
     output = spark_path(spark, arguments.output) if arguments.output else ""
     columns = "namespace,topic,partition,offset,publish_time,producer,key,payload"
-    options = running.source_options(arguments, columns=columns)
-    frame = read_records(spark, arguments.scheme, options)
+    frame = records_of(spark, arguments, checked=False, columns=columns)
     windows = by_window(frame, arguments.window).cache()
     try:
         if output:

@@ -62,7 +62,7 @@ def native_frame(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
     frame = (
         spark.read.schema(stored).option("basePath", storage.uri("ledgers", scheme)).parquet(*paths)
     )
-    for condition in _conditions(parsed.bounds):
+    for condition in conditions(parsed.bounds):
         frame = frame.where(condition)
     return frame.select(*columns)
 
@@ -95,7 +95,8 @@ def _value_type(storage: LakeStorage, chosen: Sequence[ObjectCandidate]) -> Data
     return from_arrow_type(widest.parquet.schema.to_arrow_schema().field(VALUE).type)
 
 
-def _conditions(bounds: ReadBounds) -> list[Column]:
+def conditions(bounds: ReadBounds) -> list[Column]:
+    """The bounds as conditions on columns."""
     from pyspark.sql import functions as f
 
     conditions = []

@@ -52,7 +52,7 @@ class ResultPrinter:
             room = self._most - len(self._rows)
             self._more = len(rows) > room
             self._rows += [
-                {str(place): _cell(value) for place, value in enumerate(row)} for row in rows[:room]
+                {str(place): cell(value) for place, value in enumerate(row)} for row in rows[:room]
             ]
         return not self._more
 
@@ -89,10 +89,10 @@ def _values(column: pa.Array, *, cells: bool) -> list[Any]:
             return list(column.cast(pa.large_string()).to_pylist())
         except pa.ArrowInvalid:  # not UTF-8
             values = column.to_pylist()
-            return [_cell(value) for value in values] if cells else values
+            return [cell(value) for value in values] if cells else values
     if pa.types.is_integer(kind) or pa.types.is_string(kind):
         return list(column.to_pylist())
-    convert = _cell if cells else _plain
+    convert = cell if cells else _plain
     return [convert(value) for value in column.to_pylist(maps_as_pydicts="lossy")]
 
 
@@ -134,7 +134,7 @@ def _plain(value: Any) -> Any:
             return str(value)
 
 
-def _cell(value: Any) -> str | None:
+def cell(value: Any) -> str | None:
     """A value for a table and for CSV."""
     if isinstance(value, bytes):
         text = _text(value)

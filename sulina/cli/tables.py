@@ -17,12 +17,14 @@ from sulina.cli.output import (
     moment,
     plural,
     print_fields,
+    print_table,
     say,
     show_rows,
     shown_as_json,
     size,
 )
-from sulina.cli.params import topic_name, yes_option
+from sulina.cli.params import COUNT, topic_name, yes_option
+from sulina.cli.result_rows import cell
 from sulina.cli.settings import CliSettings
 from sulina.errors import Unavailable
 from sulina.names import TopicName
@@ -31,6 +33,7 @@ from sulina.runtime.real_clock import RealClock
 
 if TYPE_CHECKING:
     from sulina.tables.committing import Committed
+    from sulina.tables.planning import Gap
     from sulina.tables.tables import Tables
 
 _COLUMNS: Final = columns("topic", "table", "records", "objects", "bytes", "committed", "snapshots")
@@ -183,13 +186,14 @@ def _backfill_once(settings: CliSettings, tables: Tables, topics: Sequence[str])
     for name in names:
         done = tables.backfill(name)
         say(settings, _sentence(name, done), {"topic": str(name), **plain(done)})
-        for gap in done.gaps:
-            code = ExitCode.FAILED
-            if not settings.json:
-                echo(
-                    f"  partition {gap.partition}: offsets {gap.first} to {gap.end - 1} are missing"
-                )
+        code = max(code, _told_gaps(settings, done.gaps))
     return code
+
+
+def _told_gaps(settings: CliSettings, gaps: Sequence[Gap]) -> ExitCode:
+    for gap in () if settings.json else gaps:
+        echo(f"  partition {gap.partition}: offsets {gap.first} to {gap.end - 1} are missing")
+    return ExitCode.FAILED if gaps else ExitCode.FINE
 
 
 def _sentence(topic: TopicName, done: Committed) -> str:
@@ -199,6 +203,58 @@ def _sentence(topic: TopicName, done: Committed) -> str:
     removed = ", removed what retention deleted" if done.removed_before else ""
     removed += f", in place of {done.exchanged} replaced ones" if done.exchanged else ""
     return f"{topic}: {added}{removed}"
+
+
+@table.command(
+    "rejected",
+    common=JSON_ONLY,
+    examples=[
+        "sulina table rejected /default/orders",
+        "sulina table rejected /default/orders --json",
+    ],
+)
+@click.argument("topic", type=topic_name)
+@click.option("--count", type=COUNT, default=20, show_default=True, help="How many to show.")
+@_place_options
+def rejected(
+    settings: CliSettings, topic: str, count: int, lake: str, catalog: str, database: str
+) -> None:
+    """Show records whose payload does not fit the schema, with the reason.
+
+    They are all in the table, with a null value: these are the dead letters of the lake.
+    """
+    total, rows = _tables(lake, catalog, database).rejected(TopicName.parse(topic), count)
+    found = [
+        {
+            "partition": row.partition,
+            "offset": row.offset,
+            "publish_time": cell(row.publish_time),
+            "value_error": row.value_error,
+            "payload": cell(row.payload),
+        }
+        for row in rows
+    ]
+    if shown_as_json(settings, {"rejected": total, "records": found}):
+        return
+    if rows:
+        print_table(found, columns(*found[0]))
+    echo(f"{topic}: {plural(total, 'payload')} {'does' if total == 1 else 'do'} not fit the schema")
+
+
+@table.command("upsert", common=JSON_ONLY, examples=["sulina table upsert /default/customers"])
+@click.argument("topic", type=topic_name)
+@_place_options
+def upsert(settings: CliSettings, topic: str, lake: str, catalog: str, database: str) -> int:
+    """Keep a table of the newest row of each key.
+
+    Merges what is new in the topic's objects since the last time, each record once; a tombstone
+    deletes a row. The table is <namespace>__<topic>__latest, and must fit into 1 GiB of memory:
+    the job emr_jobs.jobs.upsert keeps larger ones. Exits with 1 if objects are missing in between.
+    """
+    done = _tables(lake, catalog, database).upsert(TopicName.parse(topic))
+    merged = f"{done.table}: merged {plural(done.records, 'record')}, {plural(done.rows, 'row')}"
+    say(settings, merged, done)
+    return _told_gaps(settings, done.gaps)
 
 
 @table.command("rebuild", common=JSON_ONLY, examples=["sulina table rebuild /default/orders --yes"])

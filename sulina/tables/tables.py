@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -18,6 +19,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
 from sulina.errors import NotFound
+from sulina.lake.schema import VALUE_ERROR, VALUE_ERROR_ID
 from sulina.names import TopicName
 from sulina.tables.committing import OBJECTS_PER_COMMIT, Committed, bring_up_to_date
 from sulina.tables.iceberg import (
@@ -28,12 +30,15 @@ from sulina.tables.iceberg import (
     find_table,
     make_table,
 )
+from sulina.tables.latest import LatestTable, make_latest
 from sulina.tables.objects import Lake, LakeTopic
-from sulina.tables.planning import Extent
+from sulina.tables.planning import Extent, Gap
 
 DATABASE: Final = "sulina"
 FOLDER: Final = "iceberg"
-"""Where the metadata of tables is stored, next to the ledgers; jobs write theirs to ``tables``."""
+"""Where the metadata of tables is stored, next to the ledgers."""
+JOBS_FOLDER: Final = "tables"
+"""Where tables with files of their own are, such as those that jobs write."""
 SNAPSHOTS_KEPT: Final = 1000
 """Every commit writes the list of all snapshots."""
 
@@ -53,6 +58,29 @@ class TableState:
     metadata: str
     """Where the current metadata is, for engines that open a table by it."""
     partitions: dict[int, Extent]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record whose payload does not fit its schema."""
+
+    partition: int
+    offset: int
+    publish_time: datetime
+    value_error: str
+    payload: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted:
+    """What merging records into a table of newest rows did."""
+
+    table: str
+    records: int
+    """How many were merged."""
+    rows: int
+    """How many the table has now."""
+    gaps: tuple[Gap, ...]
 
 
 class Tables:
@@ -103,6 +131,37 @@ class Tables:
             table = make_table(self._catalog, self._database, topic, location)
         iceberg = IcebergTable(table, self._lake.url, objects.footer)
         return bring_up_to_date(iceberg, objects, most, in_time)
+
+    def rejected(self, topic: TopicName, most: int) -> tuple[int, tuple[Rejected, ...]]:
+        """How many payloads do not fit the schema, and the first ``most`` of them.
+
+        Reads the files that have some, by what the table knows of them.
+        """
+        table = find_table(self._catalog, self._database, topic)
+        with catalog_errors("read"):
+            if VALUE_ERROR not in table.schema().column_names:
+                return 0, ()
+            scan = table.scan(row_filter=f"{VALUE_ERROR} is not null")
+            count = sum(
+                file.record_count - file.null_value_counts.get(VALUE_ERROR_ID, file.record_count)
+                for file in (task.file for task in scan.plan_files())
+            )
+            rows = scan.select(*Rejected.__dataclass_fields__).update(limit=most).to_arrow()
+        return count, tuple(Rejected(**row) for row in rows.to_pylist())
+
+    def upsert(self, topic: TopicName) -> Upserted:
+        """Merge a topic's objects into the table of the newest row of each key.
+
+        Creates the table if there is none. May be repeated, and run in several processes at once.
+        """
+        if not self._lake.objects(topic):
+            raise NotFound(f"{topic} has no objects in {self._lake.place.url}")
+        location = f"{self._lake.place.url}/{JOBS_FOLDER}"
+        table = make_latest(self._catalog, self._database, topic, location)
+        records, gaps = LatestTable(table, self._lake).merge(LakeTopic(self._lake, topic))
+        with catalog_errors("read"):
+            rows = table.refresh().scan().count()
+        return Upserted(".".join(table.name()), records, rows, gaps)
 
     def rebuild(self, topic: TopicName) -> Committed:
         """Forget a topic's table and its history, and make it anew from the objects.

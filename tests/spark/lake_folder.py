@@ -41,6 +41,7 @@ class LakeFolder:
         schema: tuple[int, int] = (0, 0),
         plain: bool = False,
         table: TableSchema | None = None,
+        attributes: Sequence[Mapping[str, str] | None] | None = None,
     ) -> ObjectSummary:
         """One more ledger of ``count`` records, a second apart from noon on.
 
@@ -68,7 +69,12 @@ class LakeFolder:
                     bodies,
                     [time_of(offset) if time_us is None else time_us for offset in offsets],
                     keys=None if plain else [key_of(offset) for offset in offsets],
-                    attributes=None if plain else [attributes_of(offset) for offset in offsets],
+                    attributes=None
+                    if plain
+                    else [
+                        attributes_of(offset) if attributes is None else attributes[offset - first]
+                        for offset in offsets
+                    ],
                 )
             )
             assign(frame, start, 1)

@@ -12,7 +12,7 @@ import pytest
 
 from sulina.names import TopicName
 from sulina.tables.tables import Tables
-from tests.spark.lake_folder import LakeFolder
+from tests.spark.lake_folder import LakeFolder, key_of
 
 JAR = os.environ.get("SULINA_ICEBERG_JAR", "")
 PROGRAM = """
@@ -59,3 +59,30 @@ def test_spark_reads_a_table_and_its_history(
     assert found["parts"] == {"0": 90, "1": 10}
     assert [json.loads(each)["id"] for each in found["payloads"]] == [0, 1, 2]
     assert found["history"] == [45, 100]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not JAR, reason="SULINA_ICEBERG_JAR does not name Iceberg's Spark runtime")
+def test_the_upsert_job_keeps_the_newest_row_of_each_key(lake: LakeFolder, tables: Tables) -> None:
+    orders = TopicName.parse("/default/orders")
+    for _ in range(2):
+        lake.add(str(orders), 20)
+    tables.backfill(orders)
+    arguments = [JAR, str(lake.root), tables.describe(orders).metadata]
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.tables.upsert_program", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    told = json.loads(ran.stdout.splitlines()[-1])
+    assert told["codes"] == [0, 0, 0, 0, 0, 2], ran.stderr[-2000:]
+    first, second, other = told["rows"]
+    newest = {key_of(offset): offset for offset in range(40) if key_of(offset) is not None}
+    assert {key.encode(): offset for key, offset, _ in first} == newest
+    # Of records 40 to 42, the first deletes k5, and the others have the keys k6 and k0.
+    assert {key for key, *_ in second} == {key for key, *_ in first} - {"k5"}
+    assert {key: text for key, _, text in second if text == "new"} == {"k6": "new", "k0": "new"}
+    assert other == 7
+    assert told["snapshots"] == 2  # the second run had nothing to merge
