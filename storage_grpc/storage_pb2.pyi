@@ -749,6 +749,8 @@ class OffloadReply(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
+    ERASED_FIELD_NUMBER: _builtins.int
+    OTHERS_FIELD_NUMBER: _builtins.int
     size: _builtins.int
     """of the object"""
     digest: _builtins.str
@@ -757,6 +759,10 @@ class OffloadReply(_message.Message):
     """payloads that do not fit their schema"""
     records: _builtins.int
     """if it lacks some of its offsets"""
+    erased: _builtins.int
+    """records that were erased"""
+    others: _builtins.str
+    """digest of all other records, the same before and after"""
     def __init__(
         self,
         *,
@@ -764,10 +770,12 @@ class OffloadReply(_message.Message):
         digest: _builtins.str = ...,
         rejected: _builtins.int = ...,
         records: _builtins.int | None = ...,
+        erased: _builtins.int = ...,
+        others: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_records", b"_records", "records", b"records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_records", b"_records", "digest", b"digest", "records", b"records", "rejected", b"rejected", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_records", b"_records", "digest", b"digest", "erased", b"erased", "others", b"others", "records", b"records", "rejected", b"rejected", "size", b"size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__records: _TypeAlias = _typing.Literal["records"]  # noqa: Y015
     _WhichOneofArgType__records: _TypeAlias = _typing.Literal["_records", b"_records"]  # noqa: Y015
@@ -783,8 +791,16 @@ class ReplaceRequest(_message.Message):
     SOURCES_FIELD_NUMBER: _builtins.int
     REWRITE_FIELD_NUMBER: _builtins.int
     SCHEMAS_FIELD_NUMBER: _builtins.int
+    LATER_FIELD_NUMBER: _builtins.int
+    TOMBSTONES_BEFORE_US_FIELD_NUMBER: _builtins.int
+    KEY_DIGESTS_FIELD_NUMBER: _builtins.int
+    ERASED_US_FIELD_NUMBER: _builtins.int
     rewrite: _builtins.str
     """see storage_grpc/tier/tier.py"""
+    tombstones_before_us: _builtins.int
+    """compaction: drop tombstones published before; 0: none"""
+    erased_us: _builtins.int
+    """erasure: the time that the erased records say"""
     @_builtins.property
     def head(self) -> Global___ObjectHead:
         """of the new object"""
@@ -795,6 +811,14 @@ class ReplaceRequest(_message.Message):
 
     @_builtins.property
     def schemas(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]: ...
+    @_builtins.property
+    def later(self) -> _containers.RepeatedCompositeFieldContainer[Global___SourceObject]:
+        """compaction: whose records may replace those of the sources"""
+
+    @_builtins.property
+    def key_digests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """erasure: SHA-256 of each key, hexadecimal"""
+
     def __init__(
         self,
         *,
@@ -802,14 +826,61 @@ class ReplaceRequest(_message.Message):
         sources: _abc.Iterable[Global___SourceObject] | None = ...,
         rewrite: _builtins.str = ...,
         schemas: _abc.Iterable[Global___SchemaVersion] | None = ...,
+        later: _abc.Iterable[Global___SourceObject] | None = ...,
+        tombstones_before_us: _builtins.int = ...,
+        key_digests: _abc.Iterable[_builtins.str] | None = ...,
+        erased_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "rewrite", b"rewrite", "schemas", b"schemas", "sources", b"sources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["erased_us", b"erased_us", "head", b"head", "key_digests", b"key_digests", "later", b"later", "rewrite", b"rewrite", "schemas", b"schemas", "sources", b"sources", "tombstones_before_us", b"tombstones_before_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplaceRequest: _TypeAlias = ReplaceRequest  # noqa: Y015
+
+@_typing.final
+class CountKeysRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEAD_FIELD_NUMBER: _builtins.int
+    KEY_DIGESTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def head(self) -> Global___ObjectHead: ...
+    @_builtins.property
+    def key_digests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        head: Global___ObjectHead | None = ...,
+        key_digests: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "key_digests", b"key_digests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountKeysRequest: _TypeAlias = CountKeysRequest  # noqa: Y015
+
+@_typing.final
+class CountKeysReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: _builtins.int
+    records: _builtins.int
+    def __init__(
+        self,
+        *,
+        records: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountKeysReply: _TypeAlias = CountKeysReply  # noqa: Y015
 
 @_typing.final
 class SourceObject(_message.Message):

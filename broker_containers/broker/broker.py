@@ -35,6 +35,8 @@ from broker_containers.topic_log.cleanup import (
 from broker_containers.topic_log.log import Log, VolatileLog
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topic_log.tail_cache import CachedFrame, TailCache
+from broker_containers.topics.compacting import Compacting
+from broker_containers.topics.erasing import Erasing
 from broker_containers.topics.histogram import PublishLatency
 from broker_containers.topics.merging import Merging
 from broker_containers.topics.replacing import Replacing
@@ -170,6 +172,14 @@ class Broker:
             self.loaded,
             lambda: self.tiering.schemas_of,
         )
+        self.compacting = Compacting(
+            self.replacing,
+            clock,
+            lambda: self.tiering.settings,
+            self.loaded,
+            lambda: self.tiering.schemas_of,
+        )
+        self.erasing = Erasing(tier, store, self.replacing, self.tiering, clock)
         self.object_cleanup = ObjectCleanup(tier, store, clock)
         self._background: list[asyncio.Task[None]] = []
         self.around_first_use: Callable[
@@ -204,6 +214,7 @@ class Broker:
             asyncio.create_task(self.retention.run()),
             asyncio.create_task(self.tiering.run()),
             asyncio.create_task(self.merging.run()),
+            asyncio.create_task(self.compacting.run()),
             asyncio.create_task(self.object_cleanup.run()),
         ]
         return self
@@ -215,6 +226,7 @@ class Broker:
         """Disconnect all producers and consumers, store all cursors, close all ledgers."""
         self._closing = True
         await stop_tasks(*self._background)
+        await self.erasing.close()
         await self._shielded.finished()
         reason = Retriable("the broker is shutting down")
         # In batches: closing one by one would add up their waits, and there may be thousands.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
 from broker_containers.operations.topics import parts_of
 from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.erasing import Erasure
 from storage_grpc.tier.tier import Tier, head_of, key_of
 from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable
 from sulina.metadata.keys import ledgers
@@ -13,7 +16,15 @@ from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.model import Delivery
 from sulina.names import TopicName
 from sulina.operations.client import AdminClient
-from sulina.operations.topics import LedgerOperations, LedgerRow, Offloading
+from sulina.operations.topics import (
+    ErasedObject,
+    LedgerOperations,
+    LedgerRow,
+    Offloading,
+    TopicErasure,
+)
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class LedgerHandlers:
@@ -63,6 +74,17 @@ class LedgerHandlers:
             bytes=sum(ref.bytes for ref in wanted),
             until={str(name): log.end},
         )
+
+    @handles(LedgerOperations.erase)
+    async def erase(self, topic: str, *, key_digests: tuple[str, ...]) -> TopicErasure:
+        if not key_digests or not all(map(_DIGEST.fullmatch, key_digests)):
+            raise Refused("key_digests must be SHA-256 digests of keys, each of 64 hex digits")
+        opened = await self._broker.topic(TopicName.parse(topic), create=False)
+        return _erasure(self._broker.erasing.start(opened, key_digests))
+
+    @handles(LedgerOperations.erasure)
+    async def erasure(self, topic: str) -> TopicErasure:
+        return _erasure(self._broker.erasing.status(TopicName.parse(topic)))
 
     @handles(LedgerOperations.verify)
     async def verify(self, topic: str, ledger: int) -> LedgerRow:
@@ -115,6 +137,24 @@ def _row(topic: TopicName, ref: LedgerRef) -> LedgerRow:
         object_bytes=None if tiered is None else tiered.size,
         digest=None if tiered is None else tiered.digest,
         key=None if tiered is None else key_of(head_of(topic, ref)),
+    )
+
+
+def _erasure(found: Erasure) -> TopicErasure:
+    return TopicErasure(
+        topic=str(found.topic),
+        key_digests=found.key_digests,
+        began_us=found.began_us,
+        state=found.state,
+        until_offset=found.until,
+        searched_offset=found.searched,
+        erased=sum(each.erased for each in found.rewritten),
+        objects=tuple(
+            ErasedObject(each.first_offset, each.last_offset, each.erased, each.others)
+            for each in found.rewritten
+        ),
+        gone_us=found.gone_us,
+        problem=found.problem,
     )
 
 

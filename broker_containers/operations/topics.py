@@ -333,4 +333,5 @@ def _log_of(topic: Topic) -> TopicLog:
         producers=tuple(sorted(topic.producers)),
         subscriptions=tuple(map(subscription_row, topic.subscriptions.values())),
         counters=asdict(topic.counters),
+        compacted_to=stored.compaction.cleaned if stored else 0,
     )

@@ -30,7 +30,8 @@ _MOST_LETTERS: Final = 64
 
 
 class FrameLoader:
-    """Passes frames to the dispatcher; calls ``moved`` when loading alone moves the cursor."""
+    """Passes frames to the dispatcher; calls ``moved`` when loading alone moves the cursor, and
+    ``load_again`` when frames are no longer what they were."""
 
     def __init__(
         self,
@@ -39,12 +40,14 @@ class FrameLoader:
         reading: FrameReader,
         clock: Clock,
         moved: Callable[[], None],
+        load_again: Callable[[], None],
     ) -> None:
         self._source = source
         self._dispatcher = dispatcher
         self._reading = reading
         self._clock = clock
         self._moved = moved
+        self._load_again = load_again
         self._one_too_many = -1, 0
         """Offset and delivery time of a delayed frame beyond the limit of tracked frames."""
         self._unexpired: tuple[int, int, int | None] | None = None
@@ -66,6 +69,9 @@ class FrameLoader:
         try:
             frame = self._reading.at(base, lambda other: delays.is_due(other, wall_us))
         except FrameGone:
+            if base >= self._source.log.start:
+                self._load_again()  # compaction cut it to smaller ones
+                return True
             self._dispatcher.counters.skipped += self._dispatcher.window.forget_delayed(base)
             self._moved()
             return True

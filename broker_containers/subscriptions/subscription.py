@@ -79,7 +79,9 @@ class Subscription:
         self._parked: Pick | None = None
         """A delivery that waits for its frame."""
         self._reading = FrameReader(source, clock, self.wake, name, stored=dispatcher.reliable)
-        self._loader = FrameLoader(source, dispatcher, self._reading, clock, self._cursor_moved)
+        self._loader = FrameLoader(
+            source, dispatcher, self._reading, clock, self._cursor_moved, self.load_again
+        )
         self._sending: asyncio.Task[None] | None = None
         self._expiring = False
         """Expired records are being passed over."""
@@ -344,7 +346,9 @@ class Subscription:
         dispatcher = self._dispatcher
         held = dispatcher.window.frames.get(pick.loaded.base) is pick.loaded
         if frame is None:
-            if held:
+            if held and self._was_cut(pick.loaded.base):
+                self.load_again()
+            elif held:
                 self._dispatcher.pass_over(pick.loaded)
                 self.dirty = True
         elif pick.member.number in dispatcher.members and (held or not dispatcher.reliable):
@@ -370,12 +374,19 @@ class Subscription:
         """Reload frames that were loaded without keys, because key filters need them."""
         window = self._dispatcher.window
         if any(loaded.keys is None for loaded in window.frames.values()):
-            cursor = self.cursor(0)
-            self.seek(cursor.position)
-            for first, last in cursor.acked:
-                window = self._dispatcher.window
-                window.settle_range(first, last)
-            self.resume()
+            self.load_again()
+
+    def load_again(self) -> None:
+        """Load what is not acknowledged again. What consumers have in flight is redelivered."""
+        cursor = self.cursor(0)
+        self.seek(cursor.position)
+        for first, last in cursor.acked:
+            self._dispatcher.window.settle_range(first, last)
+        self.resume()
+
+    def _was_cut(self, base: int) -> bool:
+        """Whether a frame that is gone was not deleted, but cut to smaller ones by compaction."""
+        return self._dispatcher.reliable and base >= self.source.log.start
 
     # ---- expiry, dead letters and time ----
 
@@ -401,6 +412,9 @@ class Subscription:
                 letter = self._dispatcher.dead_letters.pop(0)
                 try:
                     frame = await self._reading.stored(letter.base)
+                    if frame is None and self._was_cut(letter.base):
+                        self.load_again()
+                        continue
                     if frame is not None:
                         await self._send_dead_letter(self, letter, frame)
                     self._dispatcher.dead_letter_stored(letter)

@@ -33,7 +33,7 @@ from storage_grpc.ledgers import Ledgers, LedgerWriter
 from storage_grpc.tier.tier import Tier, place_of
 from sulina.errors import Fenced, StorageFull, SulinaError
 from sulina.metadata.keys import unreferenced_objects
-from sulina.metadata.keys.ledger_list import Removal, Replacement
+from sulina.metadata.keys.ledger_list import CompactionState, Removal, Replacement
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
 from sulina.metadata.store import Compare, MetadataStore, Op
 from sulina.names import TopicName
@@ -172,6 +172,11 @@ class ManagedLedger:
     def replacement(self) -> Replacement | None:
         """The replacement of objects that is under way."""
         return self._list.replacing
+
+    @property
+    def compaction(self) -> CompactionState:
+        """How far the topic is compacted by key."""
+        return self._list.compaction or CompactionState()
 
     def run(self, first_offset: int, last_offset: int) -> tuple[LedgerRef, ...]:
         """The closed ledgers with exactly these offsets; none if there are others."""

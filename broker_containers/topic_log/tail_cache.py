@@ -101,6 +101,11 @@ class TopicTail:
         self._frames.pop(base, None)
         self._cache.removed(self, base)
 
+    def drop_below(self, offset: int) -> None:
+        """Forget frames that begin before ``offset``: what is stored has changed."""
+        for base in [base for base in self._frames if base < offset]:
+            self.evict(base)
+
     def clear(self) -> None:
         for base in list(self._frames):
             self.evict(base)

@@ -22,13 +22,21 @@ many records are left.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
 from broker_containers.topic_log.cleanup import new_head, note_given_up
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-from storage_grpc.tier.tier import ReplaceJob, Rewrite, SourceObject, Tier, head_of, place_of
+from storage_grpc.tier.tier import (
+    Offloaded,
+    ReplaceJob,
+    Rewrite,
+    SourceObject,
+    Tier,
+    head_of,
+    place_of,
+)
 from sulina.errors import Fenced, Refused, Retriable, SulinaError, Unavailable, UnknownOutcome
 from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.metadata.keys import unreferenced_objects
@@ -37,7 +45,6 @@ from sulina.metadata.keys.ledger_list import (
     LedgerRef,
     LedgerState,
     Replacement,
-    TieredRef,
 )
 from sulina.metadata.store import Op
 from sulina.names import TopicName
@@ -49,13 +56,22 @@ MOST = unreferenced_objects.LEDGERS_PER_RECORD
 SchemasOf = Callable[[TopicName], Awaitable[tuple[SchemaVersion, ...]]]
 
 
-def replaceable(refs: Sequence[LedgerRef]) -> list[LedgerRef]:
+@dataclass(frozen=True, slots=True)
+class Erase:
+    """Whose records to erase, and the time that they say."""
+
+    key_digests: tuple[str, ...]
+    erased_us: int
+
+
+def replaceable(refs: Sequence[LedgerRef], rewrite: Rewrite = Rewrite.MERGE) -> list[LedgerRef]:
     """Ledgers that may be replaced: in objects only, and followed by a closed ledger.
 
-    A takeover reads the state of producers from the newest ledger, which is therefore left alone.
+    A takeover reads the state of producers from the newest ledger, which is therefore left alone,
+    except by an erasure: that leaves all frames and sequences as they are.
     """
     closed = [ref.id for ref in refs if ref.state is LedgerState.CLOSED and ref.records > 0]
-    newest = closed[-1:]
+    newest = [] if rewrite is Rewrite.ERASE else closed[-1:]
     return [ref for ref in refs if ref.records and not ref.is_local and ref.id not in newest]
 
 
@@ -66,11 +82,22 @@ def runs(refs: Sequence[LedgerRef]) -> list[list[LedgerRef]]:
     return [list(group) for is_wanted, group in grouped if is_wanted]
 
 
-def replacement_of(refs: Sequence[LedgerRef], generation: int, rewrite: Rewrite) -> Replacement:
-    """What replaces ``refs``, which are consecutive."""
+def replacement_of(
+    refs: Sequence[LedgerRef],
+    generation: int,
+    rewrite: Rewrite,
+    limits: tuple[int, int] = (0, 0),
+    erase: Erase | None = None,
+) -> Replacement:
+    """What replaces ``refs``, which are consecutive; ``limits`` are those of a compaction."""
+    erased: tuple[tuple[str, ...], int] = ((), 0)
+    if erase is not None:
+        erased = erase.key_digests, erase.erased_us
     last = refs[-1]
     assert last.last_offset is not None
-    return Replacement(generation, rewrite, last.id, refs[0].first_offset, last.last_offset)
+    return Replacement(
+        generation, rewrite, last.id, refs[0].first_offset, last.last_offset, *limits, *erased
+    )
 
 
 def job_of(
@@ -78,11 +105,20 @@ def job_of(
     under_way: Replacement,
     refs: Sequence[LedgerRef],
     schemas: Sequence[SchemaVersion],
+    later: Sequence[LedgerRef] = (),
 ) -> ReplaceJob:
-    """The work of a replacement, for a storage node."""
-    sources = tuple(map(partial(_source, topic), refs))
-    kind = Rewrite(under_way.kind)
-    return ReplaceJob(new_head(topic, under_way), sources, kind, tuple(schemas))
+    """The work of a replacement, for a storage node; a compaction compares with ``later``."""
+    sources, others = (tuple(map(partial(_source, topic), each)) for each in (refs, later))
+    return ReplaceJob(
+        new_head(topic, under_way),
+        sources,
+        Rewrite(under_way.kind),
+        tuple(schemas),
+        others,
+        under_way.tombstones_before_us,
+        under_way.key_digests,
+        under_way.erased_us,
+    )
 
 
 class Replacing:
@@ -115,17 +151,56 @@ class Replacing:
         await self._plan(log, ledgers, rewrite)
         return await self.resume(log, schemas, seconds=seconds, keep_seconds=keep_seconds)
 
+    async def compact_objects(
+        self,
+        log: ManagedLedger,
+        ledgers: Sequence[LedgerRef],
+        schemas: Sequence[SchemaVersion] = (),
+        *,
+        seconds: float,
+        keep_seconds: float,
+    ) -> LedgerRef:
+        """As ``replace_objects``, with the newest record of each key only, in the round of
+        compaction that is under way."""
+        round_ = log.compaction
+        await self._plan(log, ledgers, Rewrite.COMPACT, (round_.until, round_.tombstones_before_us))
+        return await self.resume(log, schemas, seconds=seconds, keep_seconds=keep_seconds)
+
+    async def erase_objects(
+        self,
+        log: ManagedLedger,
+        ledgers: Sequence[LedgerRef],
+        erase: Erase,
+        schemas: Sequence[SchemaVersion] = (),
+        *,
+        seconds: float,
+        keep_seconds: float,
+    ) -> Offloaded:
+        """As ``replace_objects``, without the content of records of some keys.
+
+        Raises ``NotFound`` as well, if there are no such records.
+        """
+        await self._plan(log, ledgers, Rewrite.ERASE, erase=erase)
+        _, made = await self._finish(log, schemas, seconds, keep_seconds)
+        return made
+
     async def _plan(
-        self, log: ManagedLedger, ledgers: Sequence[LedgerRef], rewrite: Rewrite
+        self,
+        log: ManagedLedger,
+        ledgers: Sequence[LedgerRef],
+        rewrite: Rewrite,
+        limits: tuple[int, int] = (0, 0),
+        erase: Erase | None = None,
     ) -> None:
         """Have the list say what is being replaced, before there is an object that does."""
 
         def planned(before: LedgerList) -> LedgerList:
-            wanted = replacement_of(ledgers, before.generation + 1, rewrite)
+            wanted = replacement_of(ledgers, before.generation + 1, rewrite, limits, erase)
             if before.replacing is not None:
                 raise Refused(f"objects of {log.topic} are being replaced already: try again later")
             there = before.run(wanted.first_offset, wanted.last_offset)
-            if there != tuple(ledgers) or not set(there) <= set(replaceable(before.visible)):
+            allowed = set(replaceable(before.visible, rewrite))
+            if there != tuple(ledgers) or not set(there) <= allowed:
                 raise Refused(
                     f"ledgers {ledgers[0].id} to {ledgers[-1].id} of {log.topic} can't be replaced "
                     "now: they changed, are not in objects only, or are the newest"
@@ -143,6 +218,15 @@ class Replacing:
         keep_seconds: float,
     ) -> LedgerRef:
         """Continue the replacement that the list says is under way; as ``replace_objects``."""
+        return (await self._finish(log, schemas, seconds, keep_seconds))[0]
+
+    async def _finish(
+        self,
+        log: ManagedLedger,
+        schemas: Sequence[SchemaVersion],
+        seconds: float,
+        keep_seconds: float,
+    ) -> tuple[LedgerRef, Offloaded]:
         if log.topic in self._busy or log.replacement is None:
             raise Refused(f"no replacement of objects of {log.topic} has to be continued")
         self._busy.add(log.topic)
@@ -184,19 +268,19 @@ class Replacing:
         schemas: Sequence[SchemaVersion],
         seconds: float,
         keep_seconds: float,
-    ) -> LedgerRef:
+    ) -> tuple[LedgerRef, Offloaded]:
         refs = log.run(*_range(under_way))
         if not refs:
             raise Refused(f"retention deleted objects of {log.topic} that were being replaced")
-        job = job_of(log.topic, under_way, refs, schemas)
+        job = job_of(log.topic, under_way, refs, schemas, _later(log.refs, under_way))
         made = await self._write(job, seconds)
         new = replace(
             refs[-1],
             first_offset=under_way.first_offset,
-            bytes=sum(ref.bytes for ref in refs),
+            bytes=_bytes_left(refs, made.ref.records),
             first_time_us=min(ref.first_time_us for ref in refs),
             last_time_us=max(ref.last_time_us for ref in refs),
-            tiered=replace(made, local=False),
+            tiered=replace(made.ref, local=False),
         )
         keep_us = round(keep_seconds * 1e6)
         places = [place_of(head_of(log.topic, ref)) for ref in refs]
@@ -204,7 +288,7 @@ class Replacing:
             log.topic, places, place_of(job.head), self._clock.wall_us(), keep_us
         )
         await self._swap(log, under_way, refs, new, note)
-        return new
+        return new, made
 
     async def _swap(
         self,
@@ -224,11 +308,11 @@ class Replacing:
 
         await log.commit(swapped, [note])
 
-    async def _write(self, job: ReplaceJob, seconds: float) -> TieredRef:
+    async def _write(self, job: ReplaceJob, seconds: float) -> Offloaded:
         if self._tier is None:
             raise Unavailable("no object store is available: objects can't be replaced now")
         try:
-            return (await within(self._clock, seconds, self._tier.replace(job))).ref
+            return await within(self._clock, seconds, self._tier.replace(job))
         except TimeoutError:
             # Given up, not continued: it may be too much, or a node may hang.
             raise Refused(
@@ -244,6 +328,31 @@ def _check(before: LedgerList, under_way: Replacement) -> None:
 
 def _range(under_way: Replacement) -> tuple[int, int]:
     return under_way.first_offset, under_way.last_offset
+
+
+def _later(refs: Sequence[LedgerRef], under_way: Replacement) -> list[LedgerRef]:
+    """The ledgers after those of a compaction that it compares with."""
+    return [
+        ref
+        for ref in refs
+        if ref.records
+        and ref.first_offset > under_way.last_offset
+        and (ref.last_offset or 0) < under_way.until
+    ]
+
+
+def _bytes_left(refs: Sequence[LedgerRef], records: int | None) -> int:
+    """The bytes of ledgers, in proportion to the records that are left of them."""
+    whole = sum(ref.bytes for ref in refs)
+    if records is None:
+        return whole
+    return whole * records // max(sum(map(records_in, refs)), 1)
+
+
+def records_in(ref: LedgerRef) -> int:
+    """How many records a closed ledger has."""
+    left = None if ref.tiered is None else ref.tiered.records
+    return ref.records if left is None else left
 
 
 def _source(topic: TopicName, ref: LedgerRef) -> SourceObject:

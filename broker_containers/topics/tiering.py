@@ -65,6 +65,11 @@ class TieringSettings:
     replaced_seconds: float = settable.seconds(86_400.0, 1, settable.YEAR, settable.ROUND,
         "How long objects are kept after others replaced them, for readers, jobs and snapshots of "
         "tables that still use them.")
+    compact_percent: int = settable.count(50, 1, 1000, settable.ROUND,
+        "How much must have been added to a compacted topic before it is compacted again, in "
+        "percent of what is compacted.")
+    compact_bytes: int = settable.bytes(1 << 30, 1 << 10, 64 << 30, settable.ROUND,
+        "Up to how many bytes of ledgers compaction joins into one object.")
     # fmt: on
 
 
@@ -256,13 +261,22 @@ class Tiering:
                 _log.warning("deleting entries of %s failed; will retry: %s", log.topic, error)
 
     async def drop_local(
-        self, log: ManagedLedger, policy: Policy | None = None, consumed: int = 0
+        self,
+        log: ManagedLedger,
+        policy: Policy | None = None,
+        consumed: int = 0,
+        *,
+        at_once: bool = False,
     ) -> None:
-        """Delete the entries of tiered ledgers that no longer need to stay on storage nodes."""
+        """Delete the entries of tiered ledgers that no longer need to stay on storage nodes, or
+        ``at_once`` those of all tiered ledgers."""
+        settings = self.settings
+        if at_once:
+            settings = replace(settings, local_seconds=-settable.YEAR, local_bytes=0)
 
         def wanted() -> list[LedgerRef]:
             now_us = self._clock.wall_us()
-            return droppable(log.refs, self.settings, now_us, policy, consumed)[:_AT_A_TIME]
+            return droppable(log.refs, settings, now_us, policy, consumed)[:_AT_A_TIME]
 
         while refs := wanted():
             gone: dict[int, LedgerRef] = {}

@@ -67,6 +67,7 @@ class TierCalls:
         return {
             "Offload": handler(pb.OffloadRequest, self._offload, any_incarnation=True),
             "Replace": handler(pb.ReplaceRequest, self._replace, any_incarnation=True),
+            "CountKeys": handler(pb.CountKeysRequest, self._count_keys, any_incarnation=True),
             "ReadTiered": handler(pb.ReadTieredRequest, self._read, any_incarnation=True),
             "ReadControl": handler(pb.ReadControlRequest, self._control, any_incarnation=True),
             "VerifyTiered": handler(pb.VerifyTieredRequest, self._verify, any_incarnation=True),
@@ -103,6 +104,10 @@ class TierCalls:
 
     async def _replace(self, request: pb.ReplaceRequest) -> Message:
         return to_made(await self._tier.replace(from_job(request)))
+
+    async def _count_keys(self, request: pb.CountKeysRequest) -> Message:
+        found = await self._tier.count_keys(from_head(request.head), request.key_digests)
+        return pb.CountKeysReply(records=found)
 
     async def _read(self, request: pb.ReadTieredRequest) -> bytes:
         head = from_head(request.head)

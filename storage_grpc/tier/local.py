@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from storage_grpc.tier.compacting import Compacting
+from storage_grpc.tier.erasing import count_keys, erase_from_objects
 from storage_grpc.tier.objects import ObjectReader
 from storage_grpc.tier.offload import offload
-from storage_grpc.tier.replacing import replace_objects
+from storage_grpc.tier.replacing import Joining, replace_objects
 from storage_grpc.tier.tier import (
     CACHE_BYTES,
     EntrySource,
     Offloaded,
     OffloadJob,
     ReplaceJob,
+    Rewrite,
     key_of,
 )
 from sulina.errors import Overloaded
@@ -81,11 +84,17 @@ class LocalTier:
         self._replacing += 1
         try:
             async with self._turn:
-                return await replace_objects(
-                    job, self._store, self._objects, self._run_blocking, self._row_group_bytes
-                )
+                parts = self._store, self._objects, self._run_blocking, self._row_group_bytes
+                if job.rewrite is Rewrite.ERASE:
+                    return await erase_from_objects(job, *parts)
+                kind = Compacting if job.rewrite is Rewrite.COMPACT else Joining
+                return await replace_objects(job, *parts, kind)
         finally:
             self._replacing -= 1
+
+    async def count_keys(self, head: ObjectHead, key_digests: Sequence[str]) -> int:
+        """See ``Tier.count_keys``."""
+        return await count_keys(head, key_digests, self._objects, self._run_blocking)
 
     async def read(
         self, head: ObjectHead, offset: int, max_bytes: int, then: ObjectHead | None = None

@@ -15,6 +15,8 @@ from functools import partial
 from itertools import zip_longest
 from typing import Final
 
+import pyarrow as pa
+
 from storage_grpc.tier.tier import CACHE_BYTES, key_of
 from sulina.errors import CorruptEntry
 from sulina.lake.decoder import (
@@ -25,6 +27,7 @@ from sulina.lake.decoder import (
     Verifier,
     decode_row_group,
     open_footer,
+    read_row_group,
 )
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.objects.store import ObjectStore
@@ -145,10 +148,23 @@ class ObjectReader:
 
     async def frames(self, head: ObjectHead, footer: Footer) -> AsyncGenerator[list[bytes]]:
         """All frames of an object, a row group at a time, past the cache."""
+        async for group, data in self._all_bytes(head, footer):
+            yield await self._run_blocking(partial(decode_row_group, footer, group, data))
+
+    async def rows(
+        self, head: ObjectHead, footer: Footer, columns: Sequence[str]
+    ) -> AsyncGenerator[pa.Table]:
+        """All records of an object, a row group at a time, past the cache."""
+        async for group, data in self._all_bytes(head, footer):
+            yield await self._run_blocking(partial(read_row_group, footer, group, data, columns))
+
+    async def _all_bytes(
+        self, head: ObjectHead, footer: Footer
+    ) -> AsyncGenerator[tuple[RowGroup, bytes]]:
         for group in footer.row_groups:
             async with self._turns:
                 data = await self._bytes(head, _Opened(footer, b""), group)
-            yield await self._run_blocking(partial(decode_row_group, footer, group, data))
+            yield group, data
 
     def forget(self, head: ObjectHead) -> None:
         """Remove an object from the cache."""

@@ -105,6 +105,14 @@ class RemoteTier:
 
         return await self._first(self._turned(job.head), call, _OFFLOAD_SECONDS)
 
+    async def count_keys(self, head: ObjectHead, key_digests: Sequence[str]) -> int:
+        request = pb.CountKeysRequest(head=to_head(head), key_digests=key_digests)
+
+        async def call(node: RemoteNode) -> int:
+            return (await node.link.ask("CountKeys", request, pb.CountKeysReply)).records
+
+        return await self._first(self._turned(head), call, _VERIFY_SECONDS)
+
     def _peers(self, metadata: LedgerMetadata) -> list[pb.Peer]:
         members = {member for each in metadata.fragments for member in each.ensemble}
         found = [(member, self._nodes.get(member)) for member in sorted(members)]

@@ -7,14 +7,15 @@ object are kept: each ledger begins with one that has the state of all producers
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
 from storage_grpc.tier.objects import ObjectReader
-from storage_grpc.tier.tier import Offloaded, ReplaceJob, key_of
+from storage_grpc.tier.tier import Offloaded, ReplaceJob, SourceObject, key_of
 from storage_grpc.tier.writing import Encoding, table_of, write_object
 from sulina.errors import AlreadyExists, CorruptEntry, Refused
+from sulina.lake.decoder import Footer
 from sulina.lake.encoder import EncoderSettings, LedgerEncoder
 from sulina.lake.layout import notice_key
 from sulina.objects.store import ObjectStore
@@ -34,12 +35,13 @@ async def replace_objects(
     objects: ObjectReader,
     run_blocking: RunBlocking,
     row_group_bytes: int,
+    joining: Callable[[ReplaceJob, ObjectReader, RunBlocking, int], Encoding],
 ) -> Offloaded:
-    """See ``Tier.replace``. May be cancelled at any time."""
+    """See ``Tier.replace``; ``joining`` makes the new object. May be cancelled at any time."""
     await _put_notice(job, store)
 
     def start() -> Encoding:
-        return _Joining(job, objects, run_blocking, row_group_bytes)
+        return joining(job, objects, run_blocking, row_group_bytes)
 
     return await write_object(job.head, start, store, objects)
 
@@ -53,7 +55,7 @@ async def _put_notice(job: ReplaceJob, store: ObjectStore) -> None:
         await store.put(notice_key(head.topic, head.ledger, head.generation), text())
 
 
-class _Joining(Encoding):
+class Joining(Encoding):
     """Encodes the records of several objects; memory is bounded by a row group of each side."""
 
     def __init__(
@@ -68,21 +70,27 @@ class _Joining(Encoding):
         self._objects = objects
         self._run_blocking = run_blocking
         self._row_group_bytes = row_group_bytes
+        self._left_out = 0
+        """Records of the sources that the new object does not have."""
+
+    async def _prepare(self) -> None:
+        """What must be known before the first record is written; repeated if it starts again."""
+
+    async def _frames(self, source: SourceObject, footer: Footer) -> AsyncGenerator[list[bytes]]:
+        """The frames of a source that the new object has."""
+        async for frames in self._objects.frames(source.head, footer):
+            yield frames
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """The bytes, in order. Raises ``CorruptEntry`` if a source is not as the list says."""
         job = self._job
+        await self._prepare()
         table = await self._run_blocking(partial(table_of, job.head, job.schemas))
         settings = EncoderSettings(self._row_group_bytes)
         encoder = LedgerEncoder(job.head, settings, table, sparse=True)
         records, reached = 0, job.head.first_offset
         for source in job.sources:
-            footer = await self._objects.footer(source.head)
-            if (footer.summary.digest, footer.summary.first_offset) != (source.digest, reached):
-                raise CorruptEntry(
-                    f"the object {key_of(source.head)} is not the one that the list names at "
-                    f"offset {reached}: its digest or offset differs. Nothing was replaced"
-                )
+            footer = await self._footer(source, reached)
             reached = footer.summary.last_offset + 1
             if footer.typed is not None and table is None:
                 raise Refused(
@@ -92,13 +100,14 @@ class _Joining(Encoding):
             records += footer.summary.records
             last = source is job.sources[-1]
             control = _Control(footer.control_frames if last else ())
-            async for frames in self._objects.frames(source.head, footer):
+            async for frames in self._frames(source, footer):
                 frames = control.among(frames)
                 for chunk in await self._run_blocking(partial(encoder.add, frames)):
                     yield chunk
             for chunk in encoder.add(control.rest()):
                 yield chunk
         rest, summary = await self._run_blocking(encoder.finish)
+        records -= self._left_out
         if (summary.records, reached) != (records, job.head.last_offset + 1):
             raise CorruptEntry(
                 f"the objects from offset {job.head.first_offset} to {job.head.last_offset} of "
@@ -109,6 +118,16 @@ class _Joining(Encoding):
             yield chunk
         self.summary = summary
         self.rejected = encoder.rejected
+
+    async def _footer(self, source: SourceObject, first_offset: int) -> Footer:
+        """The footer of a source, which must be the object that the list names."""
+        footer = await self._objects.footer(source.head)
+        if (footer.summary.digest, footer.summary.first_offset) != (source.digest, first_offset):
+            raise CorruptEntry(
+                f"the object {key_of(source.head)} is not the one that the list names at "
+                f"offset {first_offset}: its digest or offset differs. Nothing was replaced"
+            )
+        return footer
 
 
 class _Control:

@@ -65,6 +65,10 @@ class Rewrite(StrEnum):
     """All records, in one large object instead of small ones."""
     TYPED = "typed"
     """All records, with the typed columns of the schema that the topic has now."""
+    COMPACT = "compact"
+    """The newest record of each key, compared with the records of ``ReplaceJob.later``, too."""
+    ERASE = "erase"
+    """All records; those of some keys have no content any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,14 @@ class ReplaceJob:
     rewrite: Rewrite
     schemas: tuple[SchemaVersion, ...] = ()
     """As in ``OffloadJob``."""
+    later: tuple[SourceObject, ...] = ()
+    """Compaction: the objects after the sources, whose records may replace theirs."""
+    tombstones_before_us: int = 0
+    """Compaction: tombstones published before this time are dropped; 0 keeps all."""
+    key_digests: tuple[str, ...] = ()
+    """Erasure: the keys, see ``sulina.lake.erasing.key_digest``."""
+    erased_us: int = 0
+    """Erasure: the time that the erased records say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +106,10 @@ class Offloaded:
     ref: TieredRef
     rejected: int = 0
     """Payloads that do not fit their schema; they have a reason in ``value_error``."""
+    erased: int = 0
+    """Erasure: how many records were erased."""
+    others: str = ""
+    """Erasure: the digest of all other records, the same before and after."""
 
 
 class EntrySource(Protocol):
@@ -132,6 +148,10 @@ class Tier(Protocol):
         ``CorruptEntry`` or ``NotFound`` if an object cannot be read or is not the one named,
         ``Refused`` if the new one would lack the typed columns of the others.
         """
+        ...
+
+    async def count_keys(self, head: ObjectHead, key_digests: Sequence[str]) -> int:
+        """How many records of an object have one of these keys. Reads the whole object."""
         ...
 
     async def read(

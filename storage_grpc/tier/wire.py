@@ -89,10 +89,22 @@ def to_job(job: ReplaceJob) -> pb.ReplaceRequest:
     """The message for a replacement."""
     return pb.ReplaceRequest(
         head=to_head(job.head),
-        sources=[pb.SourceObject(head=to_head(e.head), digest=e.digest) for e in job.sources],
+        sources=map(_to_source, job.sources),
         rewrite=job.rewrite,
         schemas=map(to_schema, job.schemas),
+        later=map(_to_source, job.later),
+        tombstones_before_us=job.tombstones_before_us,
+        key_digests=job.key_digests,
+        erased_us=job.erased_us,
     )
+
+
+def _to_source(source: SourceObject) -> pb.SourceObject:
+    return pb.SourceObject(head=to_head(source.head), digest=source.digest)
+
+
+def _from_source(source: pb.SourceObject) -> SourceObject:
+    return SourceObject(from_head(source.head), source.digest)
 
 
 def from_job(request: pb.ReplaceRequest) -> ReplaceJob:
@@ -103,11 +115,20 @@ def from_job(request: pb.ReplaceRequest) -> ReplaceJob:
         raise Refused(
             f"this node cannot rewrite objects to {request.rewrite!r}: use a newer version"
         ) from None
-    sources = tuple(SourceObject(from_head(each.head), each.digest) for each in request.sources)
+    sources = tuple(map(_from_source, request.sources))
     head = from_head(request.head)
     if not sources or not head.generation:
         raise Refused("a replacement needs a generation and objects to replace")
-    return ReplaceJob(head, sources, rewrite, tuple(map(from_schema, request.schemas)))
+    return ReplaceJob(
+        head,
+        sources,
+        rewrite,
+        tuple(map(from_schema, request.schemas)),
+        tuple(map(_from_source, request.later)),
+        request.tombstones_before_us,
+        tuple(request.key_digests),
+        request.erased_us,
+    )
 
 
 def to_made(made: Offloaded) -> pb.OffloadReply:
@@ -117,6 +138,8 @@ def to_made(made: Offloaded) -> pb.OffloadReply:
         digest=made.ref.digest,
         rejected=made.rejected,
         records=made.ref.records,
+        erased=made.erased,
+        others=made.others,
     )
 
 
@@ -124,4 +147,4 @@ def from_made(head: ObjectHead, reply: pb.OffloadReply) -> Offloaded:
     """The object of ``head`` that was written, in a message."""
     records = reply.records if reply.HasField("records") else None
     ref = TieredRef(reply.size, reply.digest, generation=head.generation, records=records)
-    return Offloaded(ref, reply.rejected)
+    return Offloaded(ref, reply.rejected, reply.erased, reply.others)

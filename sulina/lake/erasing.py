@@ -8,13 +8,14 @@ are; a digest over them, before and after, proves it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sulina.errors import CorruptFrame
+from sulina.lake.buffers import present
 from sulina.lake.digest import Digest
 from sulina.lake.newest import Flags
 from sulina.lake.schema import KEY
@@ -26,9 +27,22 @@ ERASED: Final = "sulina.erased"
 """The attribute of records that were erased; its value is the time, in ISO 8601."""
 
 
-def with_keys(rows: pa.Table, keys: Sequence[bytes]) -> Flags:
-    """Which rows have one of these keys."""
-    found: Flags = pc.is_in(rows.column(KEY), value_set=pa.array(keys, pa.binary())).to_numpy()
+def key_digest(key: bytes) -> str:
+    """By what a key is named where the key itself must not be written: SHA-256, hexadecimal."""
+    return sha256(key).hexdigest()
+
+
+def with_keys(rows: pa.Table, key_digests: frozenset[str]) -> Flags:
+    """Which rows have a key with one of these digests."""
+    keys = rows.column(KEY).combine_chunks().dictionary_encode()
+    wanted = [
+        key is not None and key_digest(key) in key_digests for key in keys.dictionary.to_pylist()
+    ]
+    found = np.zeros(len(rows), np.bool_)
+    if any(wanted):
+        there = present(keys.indices)
+        codes = keys.indices.fill_null(0).to_numpy()
+        found = there & np.array(wanted)[codes]
     return found
 
 

@@ -38,13 +38,15 @@ def tombstones(rows: pa.Table) -> Flags:
     return found & marked
 
 
-def thin_frames(rows: pa.Table, kept: Flags) -> list[bytes]:
-    """The frames of ``rows`` with the ``kept`` records only; ``rows`` has whole frames.
+def thin_frames(rows: pa.Table, kept: Flags) -> tuple[list[bytes], int]:
+    """The frames of ``rows`` with the ``kept`` records only, and how many records they have.
+
+    ``rows`` has whole frames. More than the ``kept`` ones are left of frames that stay whole.
 
     Raises ``CorruptEntry`` if the rows do not begin with a frame.
     """
     if not kept.any():
-        return []
+        return [], 0
     values = rows.column(schema.FRAME).combine_chunks()
     is_first = present(values)
     if not is_first[0]:
@@ -59,7 +61,7 @@ def thin_frames(rows: pa.Table, kept: Flags) -> list[bytes]:
     lengths = np.diff(new_at, append=len(left))
     column = frames.values(left, at, new_at, lengths)
     place = left.schema.get_field_index(schema.FRAME)
-    return rebuild_frames(left.set_column(place, schema.FRAME, column), seal=True)
+    return rebuild_frames(left.set_column(place, schema.FRAME, column), seal=True), len(left)
 
 
 class _Frames:

@@ -61,6 +61,10 @@ class NamespaceLimits(TypedDict, total=False):
     delete_unused_ms: Annotated[
         Count, "A topic that nobody used for this long may be deleted with its data."
     ]
+    compact: Annotated[bool, "Of tiered records with the same key, only the newest is kept."]
+    tombstone_retention_ms: Annotated[
+        Count, "How long compaction keeps tombstones; 0 keeps them for good."
+    ]
 
 
 _LimitOfTopic = Annotated[int | None, Between(), "null leaves it to the namespace."]
@@ -86,6 +90,8 @@ class TopicLimits(TypedDict, total=False):
     backlog_bytes: _LimitOfTopic
     backlog_drop_oldest: _FlagOfTopic
     delete_unused_ms: _LimitOfTopic
+    compact: _FlagOfTopic
+    tombstone_retention_ms: _LimitOfTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +209,9 @@ class TopicLog:
     producers: tuple[Name, ...]
     subscriptions: tuple[SubscriptionRow, ...]
     counters: Mapping[str, int]
+    compacted_to: Annotated[
+        Count, "Below this offset there is one record of each key; 0 if it was never compacted."
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +448,34 @@ class Offloading:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class ErasedObject:
+    """An object that an erasure replaced."""
+
+    first_offset: Count
+    last_offset: Count
+    erased: Annotated[Count, "How many of its records were erased."]
+    others: Annotated[str, "The digest of all other records, the same before and after."]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicErasure:
+    """How far the erasure of keys from a topic is."""
+
+    topic: TopicText
+    key_digests: Annotated[tuple[str, ...], "SHA-256 of each key, hexadecimal."]
+    began_us: Count
+    state: Annotated[str, "closing, tiering, rewriting, done or failed."]
+    until_offset: Annotated[Count, "Records below this offset are erased."]
+    searched_offset: Annotated[Count, "Everything below this offset was searched."]
+    erased: Annotated[Count, "Records erased so far."]
+    objects: Annotated[tuple[ErasedObject, ...], "The objects that were replaced."]
+    gone_us: Annotated[
+        Count, "When the last object that was replaced or removed is deleted, once it is done."
+    ]
+    problem: Annotated[str, "Why it failed."]
+
+
 class LedgerOperations(OperationGroup, name="ledger"):
     """Operations on ledgers and the objects they were tiered to."""
 
@@ -451,6 +488,19 @@ class LedgerOperations(OperationGroup, name="ledger"):
     )
     async def offload(self, topic: TopicText) -> Offloading:
         """Close the ledger being written and start to tier all ledgers to objects."""
+
+    @operation(POST("/topics/{topic}/erasure"), right=MANAGE_TOPIC, runs_on=RunsOn.TOPIC_OWNER)
+    async def erase(
+        self,
+        topic: TopicText,
+        *,
+        key_digests: Annotated[tuple[str, ...], "SHA-256 of each key, hexadecimal."],
+    ) -> TopicErasure:
+        """Start to erase the records of keys from a topic without partitions, or one partition."""
+
+    @operation(GET("/topics/{topic}/erasure"), right=SEE_TOPIC, runs_on=RunsOn.TOPIC_OWNER)
+    async def erasure(self, topic: TopicText) -> TopicErasure:
+        """Show how far the latest erasure of a topic or partition is."""
 
     @operation(POST("/topics/{topic}/tier/verify"), right=MANAGE_TOPIC, audited=False)
     async def verify(self, topic: TopicText, ledger: Count) -> LedgerRow:

@@ -42,6 +42,8 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("ledger.list", {"topic": TOPIC}),
     ("ledger.offload", {"topic": TOPIC}),
     ("ledger.verify", {"topic": TOPIC, "ledger": 1}),
+    ("ledger.erase", {"topic": TOPIC, "key_digests": ["0" * 64]}),
+    ("ledger.erasure", {"topic": TOPIC}),
     ("schema.register", {"subject": "sub/ject", "type": "string", "tags": ["example"]}),
     ("schema.list", {}),
     ("schema.get", {"subject": "sub/ject"}),
@@ -94,6 +96,9 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("audit.list", {"limit": 10}),
 ]
 REFUSED_HERE: Final = frozenset(
-    {"ledger.offload", "ledger.verify", "token.revoke", "audit.list", "topic.undo_retention"}
+    {
+        *("ledger.offload", "ledger.verify", "ledger.erase", "ledger.erasure"),
+        *("token.revoke", "audit.list", "topic.undo_retention"),
+    }
 )
 """They need an object store, a token's id, or an audit trail."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from sulina.cli.admin.copies import copy, restore
+from sulina.cli.admin.erasure import erase
 from sulina.cli.admin.retention import retention
 from sulina.cli.command import CliGroup
 from sulina.cli.output import (
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from sulina.operations.topics import TopicLimits, TopicLog, TopicMove
 
 _LOG_COLUMNS: Final = columns(
-    "topic", "start_offset", "end_offset", "epoch", "ledgers", "bytes", "producers"
+    "topic", "start_offset", "end_offset", "compacted_to", "epoch", "ledgers", "bytes", "producers"
 )
 SUBSCRIPTION_COLUMNS: Final = columns(
     "topic", "subscription", "type", "position", "backlog", "consumers", "stalled"
@@ -243,6 +244,7 @@ async def _move(settings: CliSettings, name: str, target: str | None, wait: bool
 topic.add_command(copy)
 topic.add_command(retention)
 topic.add_command(restore)
+topic.add_command(erase)
 
 
 @topic.command("ledgers", examples=["sulina topic ledgers /default/orders"])

@@ -97,6 +97,28 @@ class Replacement:
     """The id of the last ledger, which the new object takes over."""
     first_offset: int
     last_offset: int
+    until: int = 0
+    """Compaction: records before this offset may replace others."""
+    tombstones_before_us: int = 0
+    """Compaction: tombstones published before this time are dropped."""
+    key_digests: tuple[str, ...] = ()
+    """Erasure: digests of the keys."""
+    erased_us: int = 0
+    """Erasure: the time that erased records say."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionState:
+    """How far a topic is compacted by key. A round goes from the oldest ledger to ``until``."""
+
+    cleaned: int = 0
+    """The last round that ended compared all records below this offset with each other."""
+    done: int = 0
+    """The round under way has replaced what is below this offset."""
+    until: int = 0
+    """Where the round under way ends; 0 if there is none."""
+    tombstones_before_us: int = 0
+    """The round under way drops tombstones published before this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +153,8 @@ class LedgerList:
     """The highest generation that an object of the topic has, or was to have."""
     replacing: Replacement | None = None
     """The replacement under way: its object may exist, and replaces nothing yet."""
+    compaction: CompactionState | None = None
+    """None if the topic was never compacted."""
 
     def __post_init__(self) -> None:
         if len({ledger.id for ledger in self.ledgers}) != len(self.ledgers):
@@ -232,7 +256,12 @@ class LedgerList:
                 pages.append(page)
             start = stop
         ledgers = (*self.ledgers[:at], ref, *self.ledgers[end:])
-        return replace(self, ledgers=ledgers, pages=tuple(pages), replacing=None)
+        compaction = self.compaction
+        if compaction is not None and self.replacing is not None and self.replacing.until:
+            compaction = replace(compaction, done=ref.last_offset + 1)
+        return replace(
+            self, ledgers=ledgers, pages=tuple(pages), replacing=None, compaction=compaction
+        )
 
     def without(self, ledger: int) -> LedgerList:
         """A copy without one ledger, which is not in a page."""

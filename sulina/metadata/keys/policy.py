@@ -38,6 +38,10 @@ class Policy:
     """Beyond that, the oldest records are deleted; otherwise producers are refused."""
     delete_unused_ms: int = 0
     """A topic that nobody used for this long may be deleted with its data."""
+    compact: bool = False
+    """Of tiered records with the same key, only the newest is kept."""
+    tombstone_retention_ms: int = 86_400_000
+    """How long compaction keeps tombstones after they were published; 0 keeps them for good."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -72,6 +76,8 @@ class PolicyOverrides:
     backlog_bytes: int | None = None
     backlog_drop_oldest: bool | None = None
     delete_unused_ms: int | None = None
+    compact: bool | None = None
+    tombstone_retention_ms: int | None = None
 
     def __post_init__(self) -> None:
         _check(self)

@@ -1,0 +1,174 @@
+"""Topics after compaction, whose offsets have gaps, and after the erasure of a key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker_containers.broker.settings import BrokerSettings
+from broker_containers.topics.tiering import TieringSettings
+from sulina import Client, NotFound, Refused, Start
+from sulina.lake.erasing import ERASED, key_digest
+from sulina.objects.folder import FolderStore
+from sulina.operations.topics import TopicErasure
+from sulina.runtime.real_random import real_random
+from tests.broker.actions import (
+    ack_all,
+    eventually,
+    log_of,
+    look,
+    publish,
+    read_messages,
+    subscribe,
+    take,
+)
+from tests.broker.cluster import Cluster
+
+TOPIC = "/default/profiles"
+KEYS = [f"k{number}" for number in range(10)]
+
+
+OF_ROUND = [KEYS, KEYS, KEYS, KEYS[:5], KEYS]
+"""What each object has. The newest closed ledger is not compacted: of those before it, half of the
+third and all of the fourth are left."""
+NEWEST = [
+    *(b"%s 2" % key.encode() for key in KEYS[5:]),
+    *(b"%s 3" % key.encode() for key in KEYS[:5]),
+    *(b"%s 4" % key.encode() for key in KEYS),
+]
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One that has an object store."""
+    tier = TieringSettings(check_seconds=0.1, local_seconds=0.0)
+    lake = (tmp_path / "lake").as_uri()
+    async with Cluster(tmp_path / "data", replace(BrokerSettings(), tier=tier), tier=lake) as made:
+        yield made
+
+
+async def fill(client: Client) -> None:
+    """Publish five objects with the same keys."""
+    for number, keys in enumerate(OF_ROUND):
+        payloads = [b"%s %d" % (key.encode(), number) for key in keys]
+        await publish(client, TOPIC, payloads, keys=keys, batch_records=100)
+        await client.admin.ledgers.offload(TOPIC)
+
+        async def tiered() -> bool:
+            rows = await client.admin.ledgers.list(TOPIC)
+            return all(row.where == "object" for row in rows if row.records)
+
+        await eventually(tiered)
+
+
+async def wait_erased(client: Client, topic: str, *keys: str) -> TopicErasure:
+    digests = tuple(key_digest(key.encode()) for key in keys)
+    await client.admin.ledgers.erase(topic, key_digests=digests)
+
+    async def ended() -> bool:
+        return (await client.admin.ledgers.erasure(topic)).state in ("done", "failed")
+
+    await eventually(ended)
+    return await client.admin.ledgers.erasure(topic)
+
+
+async def compact(client: Client) -> None:
+    await client.admin.topics.policy(TOPIC, compact=True)
+
+    async def done() -> bool:
+        return bool((await log_of(client, TOPIC))["compacted_to"] == 35)
+
+    await eventually(done)
+
+
+async def test_consumers_pass_over_the_gaps_and_their_cursors_reach_the_end(
+    cluster: Cluster, client: Client
+) -> None:
+    await subscribe(client, TOPIC, "before", start=Start.earliest())
+    await fill(client)
+    await compact(client)
+    found = await read_messages(client, TOPIC)
+    assert [each.payload for each in found] == NEWEST
+    assert [each.offset for each in found] == list(range(25, 45))
+    for name in ("before", "after"):
+        async with client.consumer(TOPIC, name, start=Start.earliest()) as consumer:
+            messages = await take(consumer, 20)
+            assert [each.payload for each in messages] == NEWEST
+            await ack_all(consumer, messages[:5])
+        assert (await look(client, TOPIC, name))["backlog"] == 15
+    await cluster.restart()
+    async with client.consumer(TOPIC, "before") as consumer:
+        messages = await take(consumer, 15)
+        assert [each.offset for each in messages] == list(range(30, 45))
+        await consumer.ack_cumulative(messages[-1])
+        await consumer.flush_acks()
+    assert (await look(client, TOPIC, "before"))["backlog"] == 0
+    async with client.table(TOPIC) as table:
+        assert dict(table) == {key: b"%s 4" % key.encode() for key in KEYS}
+
+
+async def test_what_was_in_flight_when_frames_were_cut_is_delivered_again(client: Client) -> None:
+    await subscribe(client, TOPIC, "shared", start=Start.earliest(), type="shared")
+    await fill(client)
+    async with client.consumer(TOPIC, "shared", type="shared") as consumer:
+        messages = await take(consumer, 45)
+        await ack_all(consumer, messages[27:30])
+        await compact(client)
+    async with client.consumer(TOPIC, "shared", type="shared") as consumer:
+        again = await take(consumer, 17)
+        assert [each.payload for each in again] == NEWEST[:2] + NEWEST[5:]
+        await ack_all(consumer, again)
+    assert (await look(client, TOPIC, "shared"))["backlog"] == 0
+
+
+async def test_an_erased_key_is_gone_everywhere_and_the_rest_is_proven_to_be_the_same(
+    cluster: Cluster, client: Client
+) -> None:
+    await subscribe(client, TOPIC, "slow", start=Start.earliest())
+    await fill(client)
+    await publish(client, TOPIC, [b"k3 5", b"k4 5"], keys=["k3", "k4"], batch_records=10)
+    before = await read_messages(client, TOPIC)
+    done = await wait_erased(client, TOPIC, "k3", "missing")
+    assert (done.state, done.problem, done.until_offset, done.erased) == ("done", "", 47, 6)
+    assert sum(each.erased for each in done.objects) == 6
+    assert all(each.others.startswith("v1-") for each in done.objects)
+    assert done.gone_us > done.began_us
+    await cluster.restart()
+    after = await read_messages(client, TOPIC)
+    async with client.consumer(TOPIC, "slow") as consumer:
+        taken = await take(consumer, 47)
+    for found in (after, taken):
+        assert [each.offset for each in found] == list(range(47))
+        for old, new in zip(before, found, strict=True):
+            if old.key == b"k3":
+                assert (new.key, new.payload, list(new.attributes)) == (None, b"", [ERASED])
+                assert new.publish_time_us == old.publish_time_us
+            else:
+                assert (new.key, new.payload) == (old.key, old.payload)
+    listed = await client.admin.ledgers.list(TOPIC)
+    assert cluster.tier is not None
+    store = FolderStore(Path(cluster.tier.removeprefix("file://")), real_random())
+    for row in listed:
+        if row.key is not None:
+            info = await store.info(row.key)
+            assert info is not None
+            assert b"k3 " not in await store.get(row.key, 0, info.size)
+    again = await wait_erased(client, TOPIC, "k3")
+    assert again.state == "done" and not again.objects
+    async with client.producer(TOPIC) as producer:
+        await producer.send(b"new", key="k3")
+    assert (await read_messages(client, TOPIC))[-1].payload == b"new"
+
+
+async def test_erasing_needs_an_object_store_and_digests(tmp_path: Path) -> None:
+    async with Cluster(tmp_path / "plain") as cluster, cluster.client() as client:
+        await publish(client, TOPIC, [b"x"])
+        with pytest.raises(NotFound, match="no erasure"):
+            await client.admin.ledgers.erasure(TOPIC)
+        with pytest.raises(Refused, match="--tier"):
+            await client.admin.ledgers.erase(TOPIC, key_digests=(key_digest(b"k"),))
+        with pytest.raises(Refused, match="SHA-256"):
+            await client.admin.ledgers.erase(TOPIC, key_digests=("k",))
