@@ -17,6 +17,7 @@ from broker_containers.doors.listen import Addresses, Listen
 from broker_containers.doors.services import Services
 from broker_containers.metrics.collectors import storage as storage_metrics
 from broker_containers.metrics.collectors.broker import BrokerMetrics, of_quotas, of_schemas
+from broker_containers.operations.storage import StorageHandlers
 from storage_grpc.journal.recover import RecoveryReport
 from storage_grpc.ledgers import Ledgers
 from storage_grpc.quorum.ledgers import QuorumLedgers
@@ -51,6 +52,8 @@ class LedgerStorage:
     """What the journal found when it was opened, if it is in this process."""
     folder: Path | None = None
     """Where messages are, if they are on this machine."""
+    nodes: RemoteNodes | None = None
+    quorum: QuorumSettings | None = None
 
 
 async def storage_on(
@@ -67,6 +70,8 @@ async def storage_on(
         storage_nodes_check(nodes, quorum),
         storage_metrics.of_nodes(nodes, quorum),
         RemoteTier(nodes, store, clock),
+        nodes=nodes,
+        quorum=quorum,
     )
 
 
@@ -114,6 +119,9 @@ async def open_broker(
     cursors and closes all connections. Raises ``Refused`` if a port is taken.
     """
     broker, addresses = services.broker, services.addresses
+    services.operations.serve(
+        StorageHandlers(broker.store, storage.nodes, storage.quorum, storage.folder)
+    )
     async with AsyncExitStack() as stack:
         watch = await stack.enter_async_context(MachineWatch(broker.clock, doors.certificates))
         await stack.enter_async_context(services.authority)

@@ -12,6 +12,7 @@ from broker_containers.doors.services import OtherBrokers, Services
 from broker_containers.metrics.traffic import TrafficSampler
 from broker_containers.operations.audit import AuditHandlers
 from broker_containers.operations.ledgers import LedgerHandlers
+from broker_containers.operations.message_search import MessageSearchHandlers
 from broker_containers.operations.messages import MessageHandlers, Publisher
 from broker_containers.operations.overview import OverviewHandlers
 from broker_containers.operations.quotas import QuotaHandlers
@@ -80,7 +81,8 @@ def build_services(
         TopicHandlers(broker, admin),
         SubscriptionHandlers(broker),
         LedgerHandlers(broker, admin),
-        MessageHandlers(broker, publisher, ThreadRunner()),
+        MessageHandlers(broker, publisher, reading := ThreadRunner()),
+        MessageSearchHandlers(broker, admin, schemas.registry, reading),
         SchemaHandlers(schemas),
         QuotaHandlers(broker, operations),
         SecurityHandlers(store, SecurityRecords(store, clock, secret_text), authority),

@@ -286,20 +286,15 @@ class _Peek:
             if self.full or (self.messages and self._opened > _MOST_OPENED):
                 self.full = True
                 return
-            if frame.header.raw_length > _MOST_OPENED:
-                raise TooLarge(
-                    f"the batch at offset {frame.base} has {frame.header.raw_length} bytes when it "
-                    f"is decompressed, over {_MOST_OPENED}: read it with a consumer, or continue "
-                    f"at offset {frame.header.next_offset}"
-                )
+            check_size(frame)
             opened = Frame(frame.data)
             for index in range(max(self._place - frame.base, 0), opened.count):
-                if not self._add(_stored(opened, index)):
+                if not self._add(stored_message(opened, index)):
                     return
 
     def _add(self, message: StoredMessage) -> bool:
         """Whether there is room for another one."""
-        size = _answer_bytes(message)
+        size = answer_bytes(message)
         if size > self._room and not self.messages:
             raise TooLarge(
                 f"the message at offset {message.offset} takes {size} bytes, over the limit of "
@@ -314,7 +309,18 @@ class _Peek:
         return not self.full
 
 
-def _answer_bytes(message: StoredMessage) -> int:
+def check_size(frame: CachedFrame) -> None:
+    """Raise ``TooLarge`` if a batch is too large to open for an answer."""
+    size = frame.header.raw_length
+    if size > _MOST_OPENED:
+        raise TooLarge(
+            f"the batch at offset {frame.base} has {size} bytes when it is decompressed, over "
+            f"{_MOST_OPENED}: read it with a consumer, or continue at offset "
+            f"{frame.header.next_offset}"
+        )
+
+
+def answer_bytes(message: StoredMessage) -> int:
     """About how many bytes it takes in an answer."""
     texts = len(json.dumps([message.producer, dict(message.attributes)]))
     return _FIXED_BYTES + texts + _written(message.payload) + _written(message.key or b"")
@@ -328,7 +334,7 @@ def _written(raw: bytes) -> int:
         return len(raw) * 4 // 3
 
 
-def _stored(frame: Frame, index: int) -> StoredMessage:
+def stored_message(frame: Frame, index: int) -> StoredMessage:
     header = frame.header
     return StoredMessage(
         offset=header.base_offset + index,

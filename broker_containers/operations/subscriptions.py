@@ -76,6 +76,8 @@ class SubscriptionHandlers:
                     credit_records=each.records,
                     credit_bytes=each.bytes,
                     sent=each.sent,
+                    in_flight=found.in_flight(each),
+                    address=getattr(each.sink, "address", ""),  # not every door knows it
                 )
                 for each in found.consumers
             ),

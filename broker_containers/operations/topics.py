@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Final, Unpack
 
 from broker_containers.broker.broker import Broker
@@ -36,6 +36,7 @@ from sulina.operations.topics import (
     NamespaceDetails,
     NamespaceLimits,
     NamespaceOperations,
+    PolicySource,
     RetentionUndone,
     TopicCreated,
     TopicDetails,
@@ -230,6 +231,24 @@ class TopicHandlers:
             await topics.update_policy(self._store, name, limits)
             await self._apply_policies(name.namespace)
         return await topics.effective_policy(self._store, name)
+
+    @handles(TopicOperations.policy_sources)
+    async def policy_sources(self, topic: str) -> Mapping[str, PolicySource]:
+        name = TopicName.parse(topic)
+        record = await self._broker.describe(name, create=False, delivery=None)
+        if record.partition_of:
+            whole = TopicName.parse(record.partition_of)
+            record = await self._broker.describe(whole, create=False, delivery=None)
+        of_namespace = await namespaces.get_policy(self._store, name.namespace)
+        default = Policy()
+        return {
+            each.name: PolicySource.TOPIC
+            if getattr(record.policy, each.name) is not None
+            else PolicySource.NAMESPACE
+            if getattr(of_namespace, each.name) != getattr(default, each.name)
+            else PolicySource.DEFAULT
+            for each in fields(Policy)
+        }
 
     @handles(TopicOperations.describe)
     async def describe(self, topic: str) -> TopicDetails:

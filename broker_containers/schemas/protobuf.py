@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from google.protobuf import descriptor_pb2, descriptor_pool
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from broker_containers.schemas import protobuf_comparison
@@ -77,9 +77,14 @@ class Protobuf:
         return protobuf_comparison.unreadable(writer.message, self.message)
 
     def check(self, payload: bytes) -> None:
+        self.read(payload)
+
+    def read(self, payload: bytes) -> Message:
+        """The message. Raises ``InvalidPayload``."""
         message = self._class()
         try:
             message.ParseFromString(payload)
+            return message
         except DecodeError as error:
             raise InvalidPayload(
                 f"the payload is not a {self.message.full_name} of Protobuf: {_short(error)}"

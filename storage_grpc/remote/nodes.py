@@ -20,6 +20,7 @@ from storage_grpc.remote.node import RemoteNode
 from storage_grpc.remote.node_monitor import NodeMonitor
 from storage_grpc.remote.settings import RemoteSettings
 from sulina.errors import Refused, Unavailable
+from sulina.operations.storage import StorageNodeRow
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock, Randomness
 from sulina.runtime.tasks import stop_tasks
@@ -144,6 +145,21 @@ class RemoteNodes:
     def all(self) -> list[RemoteNode]:
         """Every node that has ever answered, healthy or not."""
         return [monitor.node for monitor in self._monitors if monitor.node is not None]
+
+    def rows(self) -> list[StorageNodeRow]:
+        """Each node, healthy or not, for an overview."""
+        return [
+            StorageNodeRow(
+                node=monitor.name,
+                address=self._places[monitor.name],
+                zone=self._zones[monitor.name],
+                healthy=monitor.healthy,
+                trouble="" if monitor.healthy else monitor.why,
+                pending_bytes=0 if monitor.node is None else monitor.node.pending_bytes,
+                object_store="" if monitor.node is None else monitor.node.tier,
+            )
+            for monitor in self._monitors
+        ]
 
     def with_tier(self) -> list[RemoteNode]:
         """The healthy nodes with an object store; if there is none, the unhealthy ones."""

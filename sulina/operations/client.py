@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         RoleOperations,
         TokenOperations,
     )
+    from sulina.operations.storage import StorageOperations
     from sulina.operations.subscriptions import SubscriptionOperations
     from sulina.operations.topics import LedgerOperations, NamespaceOperations, TopicOperations
 
@@ -73,6 +74,7 @@ class AdminClient:
     balance: LazyGroup[BalanceOperations] = LazyGroup("cluster", "BalanceOperations")
     config: LazyGroup[ConfigOperations] = LazyGroup("cluster", "ConfigOperations")
     overview: LazyGroup[OverviewOperations] = LazyGroup("overview", "OverviewOperations")
+    storage: LazyGroup[StorageOperations] = LazyGroup("storage", "StorageOperations")
     principals: LazyGroup[PrincipalOperations] = LazyGroup("security", "PrincipalOperations")
     roles: LazyGroup[RoleOperations] = LazyGroup("security", "RoleOperations")
     bindings: LazyGroup[BindingOperations] = LazyGroup("security", "BindingOperations")

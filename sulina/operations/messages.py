@@ -70,6 +70,41 @@ class PeekedMessages:
     at_end: bool
 
 
+@dataclass(frozen=True, slots=True)
+class FoundMessage(StoredMessage):
+    """A message that was found; a long payload is cut."""
+
+    size: Annotated[Count, "Bytes of the whole payload."] = 0
+    decoded: Annotated[
+        str | None, OMITTED, "The payload as JSON, by its Avro or Protobuf schema."
+    ] = None
+    undecoded: Annotated[str | None, OMITTED, "Why it can't be decoded."] = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessages:
+    """Some of the messages that match, and where to continue."""
+
+    topic: TopicText
+    messages: tuple[FoundMessage, ...]
+    next_offset: Annotated[Count, "Where to continue: as start, or with newest_first as before."]
+    at_end: Annotated[bool, "Whether everything was looked at."]
+    scanned: Annotated[Count, "How many messages were looked at."]
+    start_offset: Annotated[Count, "Of the oldest message that is stored."]
+    end_offset: Annotated[Count, "Of the next message to be published."]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedLetters:
+    """Dead letters that were published again."""
+
+    replayed: Count
+    left_out: Annotated[Count, "Messages that do not name the topic they came from."]
+    topics: Annotated[Mapping[str, Count], "How many were published to which topic."]
+    next_offset: Annotated[Count, "Where to continue."]
+    at_end: bool
+
+
 class MessageOperations(OperationGroup, name="messages"):
     """Operations on the messages of a topic without partitions, or of one partition."""
 
@@ -99,3 +134,43 @@ class MessageOperations(OperationGroup, name="messages"):
         limit: Annotated[int, Between(1), "Read at most this many."] = 10,
     ) -> PeekedMessages:
         """Read messages without a subscription; nothing is acknowledged."""
+
+    @operation(
+        GET("/topics/{topic}/message-search"),
+        right=Right(Action.CONSUME, "{topic}"),
+        runs_on=RunsOn.TOPIC_OWNER,
+    )
+    async def search(
+        self,
+        topic: TopicText,
+        *,
+        key: Annotated[str, "Only messages with exactly this key."] = "",
+        text: Annotated[str, "Only messages with this in payload, key or attributes."] = "",
+        start: Annotated[Position, "Look at nothing before it."] = Start.earliest(),  # noqa: B008
+        before: Annotated[int | None, Between(), "Look only at offsets below; null is all."] = None,
+        newest_first: bool = False,
+        limit: Annotated[int, Between(1, 1000), "Return at most this many."] = 50,
+    ) -> FoundMessages:
+        """Find messages by key or text, without a subscription; nothing is acknowledged.
+
+        Each call looks at a bounded amount of data: call it again with the offset where to continue
+        until everything was looked at.
+        """
+
+    @operation(
+        POST("/topics/{topic}/replay"),
+        # Besides this, the right to publish to each topic that a message came from.
+        right=Right(Action.CONSUME, "{topic}"),
+    )
+    async def replay(
+        self,
+        topic: TopicText,
+        *,
+        start: Position = Start.earliest(),  # noqa: B008
+        limit: Annotated[int, Between(1, 1000), "Replay at most this many."] = 100,
+    ) -> ReplayedLetters:
+        """Publish the messages of a dead-letter topic again, to the topics they came from.
+
+        Payload, key and the original attributes are the same. They stay in the dead-letter topic:
+        continue with the offset that is returned, or they are published once more.
+        """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict, Unpack
 
@@ -58,6 +60,13 @@ class StartForm(JsonForm):
             case str() if value.isascii() and value.isdecimal():
                 return Start.offset(_WHOLE.parse(value, name))
         raise Refused(f"{name} is latest, earliest, an offset or a time, not {shown(value)}")
+
+    def parse(self, text: str, name: str) -> Any:
+        """As in JSON; an object is written as such."""
+        if text.startswith("{"):
+            with suppress(ValueError):
+                return self.decode(json.loads(text), name)
+        return self.decode(text, name)
 
     def schema(self, named: dict[str, Schema]) -> Schema:
         named.setdefault(
@@ -125,6 +134,8 @@ class ConsumerRow:
     credit_records: int
     credit_bytes: int
     sent: Count
+    in_flight: Annotated[Count, "Delivered and not acknowledged."] = 0
+    address: Annotated[str, "Where it is connected from; empty if that is not known."] = ""
 
 
 InAdvance = Annotated[

@@ -141,6 +141,14 @@ class TopicRow:
     ]
 
 
+class PolicySource(StrEnum):
+    """Where a limit in force comes from."""
+
+    TOPIC = "topic"
+    NAMESPACE = "namespace"
+    DEFAULT = "default"
+
+
 class TopicOrder(StrEnum):
     """What a page of topics is sorted by."""
 
@@ -390,6 +398,10 @@ class TopicOperations(OperationGroup, name="topic"):
 
         Refused while the policy would remove it again.
         """
+
+    @operation(GET("/topics/{topic}/policy/sources"), right=SEE_TOPIC)
+    async def policy_sources(self, topic: TopicText) -> Mapping[str, PolicySource]:
+        """Show where each limit in force for a topic comes from."""
 
     @operation(GET("/topics/{topic}/ledgers"), right=SEE_TOPIC)
     async def ledgers(self, topic: TopicText) -> TopicLedgers:

@@ -128,8 +128,11 @@ class Browser:
         )
 
     async def theme(self, name: str) -> None:
-        """Light or dark, as the system would say."""
-        features = [{"name": "prefers-color-scheme", "value": name}]
+        """Light or dark, as the system would say, and without transitions between them."""
+        features = [
+            {"name": "prefers-color-scheme", "value": name},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
         await self.send("Emulation.setEmulatedMedia", features=features)
 
     async def screenshot(self, path: Path) -> None:

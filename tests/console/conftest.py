@@ -14,6 +14,7 @@ import pytest_asyncio
 import sulina
 from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
+from broker_containers.audit.trail import AuditSettings
 from broker_containers.doors.listen import Listen
 from broker_containers.metrics.traffic import TrafficSampler
 from broker_containers.security.settings import AuthSettings
@@ -54,7 +55,11 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     doors = DoorSettings(Listen(port=0), http=Listen(port=0))
     async with (
         run_embedded(
-            folder / "data", doors, auth=AuthSettings(ROOT), tier=f"file://{folder}/lake"
+            folder / "data",
+            doors,
+            auth=AuthSettings(ROOT),
+            tier=f"file://{folder}/lake",
+            audit=AuditSettings(),
         ) as server,
         sulina.connect(server.addresses.url, token=ROOT) as client,
         http_client(

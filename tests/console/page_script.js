@@ -10,7 +10,7 @@ window.person = {
 
   click(text) {
     const all = [...person.place().querySelectorAll("button, a, summary, .clickable")];
-    const named = (each) => (each.innerText || each.getAttribute("aria-label") || "").trim();
+    const named = (each) => (each.getAttribute("aria-label") || each.innerText).trim();
     const shown = all.filter((each) => person.visible(each) && !each.disabled);
     const found = shown.find((each) => named(each) === text) ?? shown.find((each) => named(each).includes(text));
     if (found) found.click();

@@ -28,6 +28,9 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("topic.move", {"topic": TOPIC}),
     ("messages.publish", {"topic": TOPIC, "messages": [{"payload": "hello", "key": "k"}]}),
     ("messages.peek", {"topic": TOPIC, "start": "earliest", "limit": 10}),
+    ("messages.search", {"topic": TOPIC, "key": "k", "newest_first": True, "limit": 5}),
+    ("messages.replay", {"topic": TOPIC, "limit": 5}),
+    ("topic.policy_sources", {"topic": TOPIC}),
     (
         "subscription.create",
         {"topic": TOPIC, "subscription": "sub/with {}", "start": "earliest", "type": "shared"},
@@ -67,6 +70,7 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("overview.show", {}),
     ("overview.history", {}),
     ("overview.attention", {"limit": 10}),
+    ("storage.show", {}),
     ("balance.show", {}),
     ("balance.plan", {}),
     ("balance.rebalance", {"dry_run": True}),

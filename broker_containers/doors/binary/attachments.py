@@ -85,6 +85,11 @@ class BinaryConsumer:
         self._paused = False
         """Whether the rates of its quotas allow no delivery at the moment."""
 
+    @property
+    def address(self) -> str:
+        """Where the client is connected from."""
+        return self._stream.address
+
     def deliver(self, frame: CachedFrame, chosen: int | None, attempt: int) -> bool:
         body = pb.Deliver(consumer=self._handle, attempt=attempt)
         if chosen is not None:

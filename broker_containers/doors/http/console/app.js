@@ -44,7 +44,7 @@ function Shell({ info, signOut }) {
   const [open, setOpen] = useState(false);
   const name = path[0] ?? "overview";
   const page = PAGES.find((each) => each.name === name);
-  const shown = PAGES.filter((each) => !each.hidden && (!each.needs || each.needs.some(([action]) => may(action))));
+  const shown = PAGES.filter((each) => !each.hidden && (!each.needs || each.needs.some((action) => may(action))));
   useEffect(() => setOpen(false), [location.hash]);
   useEffect(() => {
     const key = (event) => {
@@ -119,7 +119,7 @@ function App() {
       } else setState({ step: "failed", problem: error });
       return;
     }
-    startLive();
+    startLive(may("cluster"));
     setState({ step: "ready", info });
   };
   useEffect(() => {

@@ -59,8 +59,13 @@ async function run() {
   }
 }
 
-export function startLive() {
+/** Without the right to see the cluster there is nothing to follow. */
+export function startLive(allowed) {
   if (running) return;
+  if (!allowed) {
+    tell({ status: "denied" });
+    return;
+  }
   running = true;
   tell({ status: "connecting", problem: null });
   run().finally(() => {

@@ -137,6 +137,7 @@ export function Table({ label, columns, rows, sorted, rowKey, empty, onRow }) {
   if (!rows.length && empty) return empty;
   const head = (column) => {
     const kind = column.number ? "number" : "";
+    if (!column.label) return html`<td></td>`;
     if (!sorted || !column.sort) return html`<th scope="col" class=${kind} title=${column.title}>${column.label}</th>`;
     const active = sorted.by === column.sort;
     const order = active ? (sorted.descending ? "descending" : "ascending") : "none";

@@ -1,0 +1,255 @@
+"""Each page on a real broker with traffic, used as a person would use it.
+
+With SULINA_SCREENSHOTS=docs/img the tests write the pictures of docs/console.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import sulina
+from tests.console.browser import Browser
+from tests.console.conftest import ORDERS, Site, sign_in
+from tests.http.test_cluster import two_brokers
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+CONSOLE = Path(__file__).parents[2] / "broker_containers" / "doors" / "http" / "console"
+PICTURES = os.environ.get("SULINA_SCREENSHOTS")
+TOPIC = "#/topics/default/orders"
+PAGES = {
+    "": "Busiest topics",
+    "#/topics": ORDERS,
+    TOPIC: "customer-",
+    f"{TOPIC}?tab=subscriptions&subscription=billing": "Nobody is connected",
+    f"{TOPIC}?tab=ledgers": "being written",
+    f"{TOPIC}?tab=policies": "the default",
+    f"{TOPIC}?tab=schema": "The topic has no schema",
+    "#/topics/default/clicks?tab=partitions": "/default/clicks-part-1",
+    "#/attention": "no consumers",
+    "#/brokers": "broker-1",
+    "#/brokers/broker-1": "it takes appends",
+    "#/balance": "nothing to balance",
+    "#/storage": "journal",
+    "#/lake?topic=/default/orders": "sulina sql",
+    "#/schemas": "No schema is registered",
+    "#/security": "There are no principals",
+    "#/security?tab=tokens": "No token was created",
+    "#/security?tab=roles": "Bindings",
+    "#/security?tab=audit": "Outcome",
+    "#/settings": "broker.cache_bytes",
+    "#/settings?tab=history": "Nothing was changed",
+    "#/operations": "topic.create",
+    "#/operations/get.topic.describe": "GET /api/v1/topics/{namespace}/{topic}",
+    "#/nowhere": "There is no such page",
+}
+"""What can be read on each page."""
+
+
+async def picture(browser: Browser, name: str) -> None:
+    if PICTURES:
+        await browser.screenshot(Path(PICTURES) / f"console_{name}.png")
+
+
+async def test_every_page_can_be_read_by_everybody_and_logs_no_error(
+    browser: Browser, site: Site
+) -> None:
+    await site.sampler.take()
+    await sign_in(browser, site)
+    problems: dict[str, list[str]] = {}
+    for number, (page, text) in enumerate(PAGES.items()):
+        await browser.theme("dark" if number % 2 else "light")
+        await browser.run(f"location.hash = {json.dumps(page or '#/')}")
+        await browser.sees(text)
+        if found := await browser.accessibility_problems():
+            problems[page] = found
+    await browser.theme("light")
+    assert problems == {}
+    assert browser.errors == []
+
+
+async def test_a_phone_and_a_wall_show_everything_without_scrolling_sideways(
+    browser: Browser, site: Site
+) -> None:
+    for width, height in ((320, 700), (3840, 2160)):
+        await browser.size(width, height)
+        await sign_in(browser, site)
+        for page in ("", "#/topics", TOPIC, "#/settings"):
+            await browser.run(f"location.hash = {json.dumps(page or '#/')}")
+            await browser.sees(PAGES[page])
+            assert await browser.run("document.documentElement.scrollWidth <= innerWidth"), page
+    await browser.size(1440, 900)
+    assert browser.errors == []
+
+
+async def test_topics_are_searched_sorted_and_cut_by_the_broker(
+    browser: Browser, site: Site
+) -> None:
+    for number in range(60):
+        await site.client.admin.topics.create(f"/default/many-{number:02}")
+    await sign_in(browser, site, "#/topics?text=many")
+    await browser.sees("1 to 50 of 60", "/default/many-00")
+    await browser.click("Next")
+    await browser.sees("51 to 60 of 60", "/default/many-59")
+    await browser.press("/")
+    assert await browser.run("document.activeElement.type") == "search"
+    await browser.fill("Search by name", "ORDERS")
+    await browser.sees("1 to 1 of 1", ORDERS)
+    assert "text=ORDERS" in await browser.run("location.hash")
+    await browser.goto(f"{site.url}/#/topics?order=records&descending=true")
+    await browser.sees(ORDERS)
+    first = "document.querySelector('main tbody a').innerText"
+    assert await browser.run(first) == ORDERS
+    await browser.click("Messages ↓")
+    await browser.until(f"{first} != {ORDERS!r}")
+    assert browser.errors == []
+
+
+async def test_a_message_is_found_by_its_key_and_shown(browser: Browser, site: Site) -> None:
+    await sign_in(browser, site, TOPIC)
+    await browser.fill("Key", "customer-7")
+    await browser.click("Search")
+    await browser.sees("40 shown, 2,001 looked at; that is all")
+    assert "key=customer-7" in await browser.run("location.hash")
+    await picture(browser, "messages")
+    await browser.click("1,957")
+    await browser.sees("Message 1,957", '"order": 1957', "customer-7")
+    assert await browser.accessibility_problems() == []
+    await browser.click("Bytes")
+    await browser.sees("000000  7b 22 6f 72")
+    await browser.click("Copy as…")
+    await browser.sees(f"sulina peek {ORDERS} --from 1957 --count 1", "$SULINA_TOKEN")
+    await browser.click("Close")
+
+    await browser.fill("Key", "")
+    await browser.fill("Text", "colour=green")
+    await browser.click("Search")
+    await browser.sees("1 shown")
+    await browser.click("2,000")
+    await browser.sees("colour", "green")
+    assert browser.errors == []
+
+
+async def test_new_messages_appear_in_the_live_tail(browser: Browser, site: Site) -> None:
+    await sign_in(browser, site, "#/topics/default/tail")
+    await browser.sees("It does not exist")
+    browser.errors.clear()  # of the answer 404
+    await site.client.admin.topics.create("/default/tail")
+    await sign_in(browser, site, "#/topics/default/tail")
+    await browser.sees("There are no messages here")
+    await browser.click("Live tail")
+    await browser.sees("New messages appear on top")
+    await browser.click("Publish")
+    await browser.fill("Payload", "from a person")
+    await browser.fill("Key", "k-1")
+    await browser.click("Publish a message")
+    await browser.sees("Published at offset 0")
+    await browser.click("Close")
+    await browser.sees("from a person", "k-1")
+    assert browser.errors == []
+
+
+async def test_a_cursor_is_moved_after_a_look_at_where_it_lands(
+    browser: Browser, site: Site
+) -> None:
+    await sign_in(browser, site, f"{TOPIC}?tab=subscriptions&subscription=billing")
+    await browser.click("Seek")
+    await browser.fill("To", "offset")
+    await browser.fill("Offset", "1500")
+    await browser.sees("It lands at offset 1,500", "1,500 messages are skipped", '"order": 1500')
+    await picture(browser, "seek")
+    await browser.click("Copy as…")
+    await browser.sees(f"sulina subscription seek {ORDERS} billing --to 1500")
+    await browser.click("Move the cursor")
+    await browser.until("!document.querySelector('dialog')")
+    found = await site.client.admin.subscriptions.describe(ORDERS, "billing")
+    assert found.position == 1500
+    await site.client.admin.subscriptions.seek(ORDERS, "billing", sulina.Start.earliest())
+    assert browser.errors == []
+
+
+async def test_a_topic_is_deleted_only_after_its_name_was_typed(
+    browser: Browser, site: Site
+) -> None:
+    await site.client.admin.topics.create("/default/doomed")
+    await sign_in(browser, site, "#/topics/default/doomed")
+    await browser.click("Delete")
+    await browser.sees("Type /default/doomed to confirm")
+    ready = "!document.querySelector('dialog button[type=submit]').disabled"
+    assert not await browser.run(ready)
+    await browser.fill("Type /default/doomed", "/default/doomed")
+    await browser.until(ready)
+    await browser.click("Delete the topic")
+    await browser.until("location.hash === '#/topics'")
+    found = await site.client.admin.topics.search(text="doomed")
+    assert found.total == 0
+    browser.errors.clear()  # the page may have asked for the topic once more
+
+
+async def test_a_caller_with_few_rights_sees_and_may_do_no_more(
+    browser: Browser, site: Site
+) -> None:
+    made = await site.client.admin.tokens.create("reader", grants=[f"consume:{ORDERS}"])
+    await sign_in(browser, site, token=made.token)
+    await browser.sees("which you do not have", "reader")
+    menu = await browser.run("document.querySelector('#nav ul').innerText")
+    assert "Topics" in menu and "Security" not in menu and "Settings" not in menu
+    assert await browser.accessibility_problems() == []
+    await browser.click("Show my topics")
+    await browser.sees("1 to 1 of 1", ORDERS)
+    await browser.click(ORDERS)
+    await browser.sees("customer-")
+    page = await browser.run("document.querySelector('main').innerText")
+    assert "Delete" not in page and "Publish\n" not in page
+    assert browser.errors == []
+    await browser.run("location.hash = '#/settings'")
+    await browser.sees("The token does not allow this", "cluster on everything")
+    await site.client.admin.tokens.revoke(made.id)
+    await browser.run("location.hash = '#/topics'")
+    await browser.sees("Sign in to Sulina", "You are signed out")
+    browser.errors.clear()
+
+
+async def test_a_broker_is_drained_and_one_sees_how_far_it_is(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with two_brokers(tmp_path) as two:
+        door = two.doors["broker-1"]
+        for number in range(4):
+            topic = f"/default/drained-{number}"
+            await door.ok("POST", "/api/v1/topics", {"topic": topic})
+            await door("POST", f"/api/v1/topics{topic}/messages", data=b"hello")
+        browser.errors.clear()
+        await browser.goto(f"{door.url}/#/brokers")
+        await browser.sees("broker-1", "broker-2", "leader")
+        await browser.until(
+            "[...document.querySelectorAll('main tbody tr')]"
+            ".find((row) => row.innerText.includes('broker-2'))?.querySelector('button')?.click()"
+            " ?? Boolean(document.querySelector('dialog'))"
+        )
+        await browser.sees("All its topics move to other brokers")
+        await browser.click("Drain broker-2")
+        await browser.sees("broker-2 is drained")
+        await browser.run("location.hash = '#/balance'")
+        await browser.sees("Load of the brokers", "The plan now", "Not moved, by reason")
+        assert await browser.accessibility_problems() == []
+        await browser.run("location.hash = '#/topics'")
+        await browser.sees("/default/drained-3", "of 5")
+        assert browser.errors == []
+
+
+async def test_every_command_that_the_console_names_exists() -> None:
+    reference = CONSOLE.parents[3] / "docs" / "reference" / "cli.md"
+    headings = re.findall(r"^## sulina (.*)$", reference.read_text(), re.MULTILINE)
+    known = {tuple(each.split()) for each in headings}
+    named = set()
+    for file in CONSOLE.rglob("*.js"):
+        for found in re.findall(r"[`\">]sulina ((?:[a-z]+ )*[a-z]+(?![a-z$]))", file.read_text()):
+            words = tuple(found.split())
+            named.add(words)
+            assert any(words[: len(each)] == each for each in known), (file.name, found)
+    assert ("topic", "list") in named and len(named) > 20
