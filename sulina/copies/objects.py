@@ -1,7 +1,8 @@
 """Reads the history of a topic from its objects alone, without a broker and without metadata.
 
 Several objects may have the same records: one that replaced others, and those, until they are
-deleted. The widest one from each offset on counts, and the newest of equally wide ones.
+deleted. The highest generation counts, so that nothing comes back that was compacted or erased. Of
+other objects with the same offsets, the widest one counts, and the newest of equally wide ones.
 """
 
 from __future__ import annotations
@@ -94,8 +95,7 @@ async def open_history(
             except Refused:
                 continue  # not a ledger's
             footer = await _footer(store, info.key)
-            if footer.row_groups:
-                found[footer.summary.topic].append(HistoryObject(info.key, footer))
+            found[footer.summary.topic].append(HistoryObject(info.key, footer))
     if not found:
         raise NotFound(f"there are no objects of {topic} in the object store: check its URL")
     plain, parts = found.pop(topic, None), sorted(found, key=lambda name: name.partition_of or ())
@@ -123,7 +123,10 @@ def chain(
 ) -> list[HistoryObject]:
     """The objects that have each record once, in order. Raises ``Refused`` for a gap."""
     chosen: list[HistoryObject] = []
-    ordered = sorted(objects, key=lambda each: each.first)
+    counting = newest_objects(objects, lambda each: parse_key(each.key))
+    ordered = [each for each in counting if each.last >= each.first]
+    if not ordered:
+        return []
     following, widest = ordered[0].first, ordered[0]
     at = 0
     while True:

@@ -11,7 +11,9 @@ import pytest
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.topics.tiering import TieringSettings
 from sulina import Client, NotFound, Refused, Start
+from sulina.copies.objects import open_history
 from sulina.lake.erasing import ERASED, key_digest
+from sulina.names import TopicName
 from sulina.objects.folder import FolderStore
 from sulina.operations.topics import TopicErasure
 from sulina.runtime.real_random import real_random
@@ -156,6 +158,12 @@ async def test_an_erased_key_is_gone_everywhere_and_the_rest_is_proven_to_be_the
             info = await store.info(row.key)
             assert info is not None
             assert b"k3 " not in await store.get(row.key, 0, info.size)
+    # Replaced objects are still there: a restore must not bring the key back.
+    [source] = await open_history(store, TopicName.parse(TOPIC), None, allow_gaps=False)
+    restored = [message async for batch in source.read(0) for message in batch]
+    assert [(each.key, each.payload) for each in restored] == [
+        (each.key, each.payload) for each in after
+    ]
     again = await wait_erased(client, TOPIC, "k3")
     assert again.state == "done" and not again.objects
     async with client.producer(TOPIC) as producer:

@@ -1,4 +1,4 @@
-"""``sulina topic copy`` and ``restore`` on the command line."""
+"""``sulina topic copy``, ``restore`` and ``erase`` on the command line."""
 
 from __future__ import annotations
 
@@ -26,3 +26,11 @@ def test_topic_restore_asks_for_the_lake_and_says_if_it_has_nothing(
     lake = tmp_path.as_uri()
     found = sulina("topic", "restore", topic, f"{topic}-2", "--lake", lake, code=1).stderr
     assert "there are no objects" in found
+
+
+def test_topic_erase_says_what_it_needs(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
+    direct.publish(topic, "a")
+    found = sulina("topic", "erase", topic, "--key", "a", code=1).stderr
+    assert "no object store" in found and "--tier" in found

@@ -16,6 +16,7 @@ from sulina import Batch, Client, Message, NotFound, Refused, Start
 from sulina.copies.copying import PartitionCopy, copy_partitions, producer_name
 from sulina.copies.objects import HistoryObject, chain, open_history
 from sulina.copies.sources import CopySource, TopicSource
+from sulina.lake.layout import object_key
 from sulina.names import TopicName
 from sulina.objects.folder import FolderStore
 from sulina.runtime.real_random import real_random
@@ -184,15 +185,17 @@ async def test_a_topic_is_restored_as_of_a_time_when_only_its_objects_are_left(
         assert [each.publish_time_us for each in restored[:2]] == [0, SECOND_US]
 
 
-def test_each_record_comes_from_the_widest_and_newest_of_overlapping_objects() -> None:
+def test_each_record_comes_from_the_highest_generation_and_the_widest_object() -> None:
     topic = TopicName.parse(SOURCE)
 
-    def held(first: int, last: int, ledger: int) -> HistoryObject:
+    def held(first: int, last: int, ledger: int, generation: int = 0) -> HistoryObject:
         summary = SimpleNamespace(first_offset=first, last_offset=last, ledger=ledger)
-        return HistoryObject(f"{first}-{ledger}", cast(Any, SimpleNamespace(summary=summary)))
+        key = object_key(topic, first, ledger, generation, last)
+        return HistoryObject(key, cast(Any, SimpleNamespace(summary=summary)))
 
-    replaced = [held(0, 4, 1), held(5, 9, 2), held(10, 19, 3), held(10, 19, 7)]
-    whole = [*replaced, held(0, 9, 6), held(30, 39, 8)]
-    assert [each.key for each in chain(topic, whole, allow_gaps=True)] == ["0-6", "10-7", "30-8"]
+    merged, erased = held(0, 9, 2, 1), held(10, 19, 7, 2)
+    whole = [held(0, 4, 1), held(5, 9, 2), merged, held(10, 19, 7), erased]
+    whole += [held(10, 19, 7, 1), held(30, 34, 8), held(30, 39, 9)]
+    assert chain(topic, whole, allow_gaps=True) == [merged, erased, whole[-1]]
     with pytest.raises(Refused, match="from offset 20 to 29"):
         chain(topic, whole, allow_gaps=False)
