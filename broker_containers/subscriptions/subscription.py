@@ -124,7 +124,7 @@ class Subscription:
 
     def grant(self, member: AttachedConsumer, records: int, bytes_: int) -> None:
         self._dispatcher.grant(member.number, records, bytes_, self._clock.now())
-        self.wake()
+        self._wake_for_more()
 
     def writable(self, member: AttachedConsumer) -> None:
         """The consumer's connection accepts data again."""
@@ -137,7 +137,7 @@ class Subscription:
         if first <= last:
             self._dispatcher.ack(member.number, first, last, mask, self._clock.now())
             self.dirty = True
-            self.wake()
+            self._wake_for_more()
 
     def ack_offsets(self, offsets: Iterable[int]) -> list[tuple[AttachedConsumer, int]]:
         """Acknowledge single records in one change, whichever consumers had them.
@@ -148,7 +148,7 @@ class Subscription:
         published = runs(offset for offset in offsets if offset < end)
         landed = self._dispatcher.ack_ranges(published, self._clock.now())
         self.dirty = True
-        self.wake()
+        self._wake_for_more()
         members = self._dispatcher.members
         return [(members[number], n) for number, n in landed.items() if number in members]
 
@@ -306,6 +306,18 @@ class Subscription:
         if not self._scheduled and not self._paused:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
+
+    def _wake_for_more(self) -> None:
+        """The same, if there is anything that may be delivered now and could not before: nothing
+        is at the end of the log, where most acknowledgements arrive."""
+        window = self._dispatcher.window
+        if (
+            window.ready_count
+            or window.read_offset < self.source.log.end
+            or self._parked is not None
+            or len(window.delays)
+        ):
+            self.wake()
 
     def _turn(self) -> None:
         self._scheduled = False
