@@ -21,6 +21,7 @@ from sulina.operations.topics import (
     LedgerOperations,
     LedgerRow,
     Offloading,
+    Rewriting,
     TopicErasure,
 )
 
@@ -85,6 +86,29 @@ class LedgerHandlers:
     @handles(LedgerOperations.erasure)
     async def erasure(self, topic: str) -> TopicErasure:
         return _erasure(self._broker.erasing.status(TopicName.parse(topic)))
+
+    @handles(LedgerOperations.rewrite)
+    async def rewrite(self, topic: str) -> Rewriting:
+        name, parts = await self._parts(topic)
+        if parts != [name]:
+            found = [await self._admin.ledgers.rewrite(str(part)) for part in parts]
+            return Rewriting(
+                topic=str(name),
+                ledgers=sum(each.ledgers for each in found),
+                bytes=sum(each.bytes for each in found),
+                waiting=sum(each.waiting for each in found),
+            )
+        if not self._broker.tiering.ready:
+            raise _no_object_store()
+        log = (await self._broker.topic(name, create=False)).log
+        assert isinstance(log, ManagedLedger)
+        left = await self._broker.merging.rewrite(log)
+        return Rewriting(
+            topic=str(name),
+            ledgers=len(left),
+            bytes=sum(ref.tiered.size for ref in left if ref.tiered is not None),
+            waiting=sum(1 for ref in left if ref.is_local),
+        )
 
     @handles(LedgerOperations.verify)
     async def verify(self, topic: str, ledger: int) -> LedgerRow:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from itertools import groupby
 
 from broker_containers.topic_log.cleanup import new_head, note_given_up
@@ -53,7 +54,17 @@ from sulina.runtime.seam import Clock
 
 MOST = unreferenced_objects.LEDGERS_PER_RECORD
 """The maximum number of objects that one replaces."""
+_ALSO_NEWEST = (Rewrite.TYPED, Rewrite.ERASE)
+"""Kinds that may replace the object of the newest closed ledger."""
 SchemasOf = Callable[[TopicName], Awaitable[tuple[SchemaVersion, ...]]]
+
+
+def mark_of(schemas: Sequence[SchemaVersion]) -> str:
+    """A checksum of the versions that the typed columns of an object are made with; "" of none."""
+    if not schemas:
+        return ""
+    numbers = sorted((version.id, version.number) for version in schemas)
+    return blake2b(repr(numbers).encode(), digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +79,16 @@ def replaceable(refs: Sequence[LedgerRef], rewrite: Rewrite = Rewrite.MERGE) -> 
     """Ledgers that may be replaced: in objects only, and followed by a closed ledger.
 
     A takeover reads the state of producers from the newest ledger, which is therefore left alone,
-    except by an erasure: that leaves all frames and sequences as they are.
+    except by what leaves all frames and sequences as they are.
     """
     closed = [ref.id for ref in refs if ref.state is LedgerState.CLOSED and ref.records > 0]
-    newest = [] if rewrite is Rewrite.ERASE else closed[-1:]
+    newest = [] if rewrite in _ALSO_NEWEST else closed[-1:]
     return [ref for ref in refs if ref.records and not ref.is_local and ref.id not in newest]
 
 
-def runs(refs: Sequence[LedgerRef]) -> list[list[LedgerRef]]:
+def runs(refs: Sequence[LedgerRef], rewrite: Rewrite = Rewrite.MERGE) -> list[list[LedgerRef]]:
     """The ledgers of ``refs`` that may be replaced, as runs without anything between them."""
-    wanted = {ref.id for ref in replaceable(refs)}
+    wanted = {ref.id for ref in replaceable(refs, rewrite)}
     grouped = groupby(refs, key=lambda ref: ref.id in wanted)
     return [list(group) for is_wanted, group in grouped if is_wanted]
 
@@ -280,7 +291,7 @@ class Replacing:
             bytes=_bytes_left(refs, made.ref.records),
             first_time_us=min(ref.first_time_us for ref in refs),
             last_time_us=max(ref.last_time_us for ref in refs),
-            tiered=replace(made.ref, local=False),
+            tiered=replace(made.ref, local=False, schema=mark_of(schemas)),
         )
         keep_us = round(keep_seconds * 1e6)
         places = [place_of(head_of(log.topic, ref)) for ref in refs]

@@ -11,12 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from broker_containers import settable
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-from broker_containers.topics.replacing import SchemasOf
+from broker_containers.topics.replacing import SchemasOf, mark_of
 from broker_containers.topics.retention import consumed_below
 from broker_containers.topics.topic import Topic
 from storage_grpc.tier.tier import OffloadJob, Tier, head_of
@@ -26,6 +26,7 @@ from sulina.metadata.keys import closing
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, TieredRef
 from sulina.metadata.keys.policy import Policy
 from sulina.metadata.store import Op
+from sulina.metrics.histogram import Histogram
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
@@ -35,6 +36,8 @@ _log = logging.getLogger(__name__)
 _AT_A_TIME: Final = 64
 """Ledgers per round for each concurrent worker; then the list is read again."""
 _FIRST_PAUSE, _LAST_PAUSE = 1.0, 300.0
+_SHORTEST_PAUSE: Final = 0.25
+_FRESHNESS_SECONDS: Final = (0.5, 1, 2, 3, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 3600, 14400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class TierCounters:
     local_deleted: int = 0
     rejected: int = 0
     """Payloads that do not fit their topic's schema."""
+    freshness: Histogram = field(default_factory=lambda: Histogram(_FRESHNESS_SECONDS))
+    """Seconds from publishing the oldest record of a ledger until it was in an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,14 @@ def untiered(refs: Iterable[LedgerRef]) -> list[LedgerRef]:
     """Closed ledgers that are not tiered yet, oldest first."""
     closed = (ref for ref in refs if ref.state is LedgerState.CLOSED)
     return [ref for ref in closed if ref.tiered is None and ref.records > 0]
+
+
+def written_seconds(policy: Policy, settings: TieringSettings) -> float:
+    """How long a ledger is written before it is closed to be tiered.
+
+    With a freshness it is half of that: the other half is for the next round and the upload.
+    """
+    return policy.freshness_ms / 2000 if policy.freshness_ms else settings.after_seconds
 
 
 def droppable(
@@ -173,7 +186,7 @@ class Tiering:
             self._wake.clear()
             if not await self.round():
                 with suppress(TimeoutError):
-                    await within(self._clock, self.settings.check_seconds, self._wake.wait())
+                    await within(self._clock, self._pause(), self._wake.wait())
 
     async def round(self) -> bool:
         """Tier what can be tiered now; returns whether there is more."""
@@ -181,10 +194,10 @@ class Tiering:
             return False
         now = self._clock.now()
         work: list[tuple[ManagedLedger, LedgerRef]] = []
-        for log in self._logs():
+        for topic, log in self._open():
             try:
                 await log.settle()
-                if log.written_for >= self.settings.after_seconds:
+                if log.written_for >= written_seconds(topic.policy, self.settings):
                     await log.roll()
             except SulinaError as error:
                 _log.warning("cannot prepare ledgers of %s for tiering: %s", log.topic, error)
@@ -241,10 +254,12 @@ class Tiering:
             made = await within(self._clock, seconds, self._tier.offload(job))
         except TimeoutError:
             raise Unavailable(f"the object was not written within {seconds:g} s") from None
-        tiered = made.ref
+        tiered = replace(made.ref, schema=mark_of(job.schemas))
         if await self._note(log, ref, tiered, closing.puts(log.topic, ref.id, job.closing)):
             self.counters.objects += 1
             self.counters.bytes += ref.bytes
+            age_us = self._clock.wall_us() - ref.first_time_us
+            self.counters.freshness.add(max(0.0, age_us / 1e6))
             self.counters.rejected += made.rejected
             self.counters.object_bytes += tiered.size
             log.tiered.objects += 1
@@ -312,6 +327,11 @@ class Tiering:
         self._wake.set()
         return wanted
 
+    def stored(self) -> tuple[int, int]:
+        """The number of objects of the topics that are open here, and their bytes."""
+        refs = [ref.tiered for log in self._logs() for ref in log.refs if ref.tiered is not None]
+        return len(refs), sum(each.size for each in refs)
+
     def lag(self) -> TierLag:
         """What is not tiered yet."""
         if self._tier is None:
@@ -323,9 +343,19 @@ class Tiering:
 
     # ---- failures ----
 
+    def _open(self) -> list[tuple[Topic, ManagedLedger]]:
+        logs = [(topic, topic.log) for topic in self._topics()]
+        return [
+            (topic, log) for topic, log in logs if isinstance(log, ManagedLedger) and log.usable
+        ]
+
     def _logs(self) -> list[ManagedLedger]:
-        logs = [topic.log for topic in self._topics()]
-        return [log for log in logs if isinstance(log, ManagedLedger) and log.usable]
+        return [log for _, log in self._open()]
+
+    def _pause(self) -> float:
+        """Until the next round: half as long as the freshest topic may write a ledger."""
+        fresh = (written_seconds(topic.policy, self.settings) for topic in self._topics())
+        return min(self.settings.check_seconds, max(min(fresh, default=1.0) / 2, _SHORTEST_PAUSE))
 
     def _pausing(self, ledger: int, now: float) -> bool:
         failed = self._failed.get(ledger)

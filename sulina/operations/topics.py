@@ -65,6 +65,12 @@ class NamespaceLimits(TypedDict, total=False):
     tombstone_retention_ms: Annotated[
         Count, "How long compaction keeps tombstones; 0 keeps them for good."
     ]
+    freshness_ms: Annotated[
+        Count, "How soon after publishing a record is in an object; 0: the brokers' setting."
+    ]
+    merge_bytes: Annotated[
+        Count, "Size up to which small objects are merged; 0: the brokers' setting."
+    ]
 
 
 _LimitOfTopic = Annotated[int | None, Between(), "null leaves it to the namespace."]
@@ -92,6 +98,8 @@ class TopicLimits(TypedDict, total=False):
     delete_unused_ms: _LimitOfTopic
     compact: _FlagOfTopic
     tombstone_retention_ms: _LimitOfTopic
+    freshness_ms: _LimitOfTopic
+    merge_bytes: _LimitOfTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,6 +496,16 @@ class TopicErasure:
     problem: Annotated[str, "Why it failed."]
 
 
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """What has to be rewritten for typed columns of the topic's schema."""
+
+    topic: TopicText
+    ledgers: Annotated[Count, "How many ledgers have an object that is not rewritten yet."]
+    bytes: Annotated[Count, "The size of these objects."]
+    waiting: Annotated[Count, "How many of them still have entries, and are rewritten after that."]
+
+
 class LedgerOperations(OperationGroup, name="ledger"):
     """Operations on ledgers and the objects they were tiered to."""
 
@@ -513,6 +531,13 @@ class LedgerOperations(OperationGroup, name="ledger"):
     @operation(GET("/topics/{topic}/erasure"), right=SEE_TOPIC, runs_on=RunsOn.TOPIC_OWNER)
     async def erasure(self, topic: TopicText) -> TopicErasure:
         """Show how far the latest erasure of a topic or partition is."""
+
+    @operation(
+        POST("/topics/{topic}/tier/rewrite"), right=MANAGE_TOPIC, runs_on=RunsOn.PARTITION_OWNERS
+    )
+    async def rewrite(self, topic: TopicText) -> Rewriting:
+        """Start to rewrite objects that lack the typed columns of the topic's schema; repeat it to
+        see what is left."""
 
     @operation(POST("/topics/{topic}/tier/verify"), right=MANAGE_TOPIC, audited=False)
     async def verify(self, topic: TopicText, ledger: Count) -> LedgerRow:

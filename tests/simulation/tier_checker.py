@@ -10,7 +10,7 @@ from broker_containers.topic_log.cleanup import new_head
 from storage_grpc.tier.tier import head_of, key_of
 from sulina.errors import SulinaError
 from sulina.lake.decoder import NeedMore, Verifier, decode_row_group, open_footer
-from sulina.lake.layout import is_notice, parse_key
+from sulina.lake.layout import is_notice
 from sulina.lake.summary import ObjectHead
 from sulina.metadata.keys import record, unreferenced_objects
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef
@@ -72,7 +72,7 @@ class TierChecker(Checker):
             if model.list.replacing is not None:
                 known.add(key_of(new_head(topic, model.list.replacing)))
         for key in self.objects:
-            if key not in known and not is_notice(key) and parse_key(key).generation:
+            if key not in known and not is_notice(key):
                 self.fail(f"the object {key} is neither named nor noted for deletion")
 
     def ledger_deleted(self, ledger: int) -> None:

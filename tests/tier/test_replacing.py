@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import pytest
 
 from broker_containers.broker.broker import Broker
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-from broker_containers.topics.merging import mergeable
-from broker_containers.topics.replacing import replaceable, runs
+from broker_containers.topics.merging import mergeable, target_bytes
+from broker_containers.topics.replacing import mark_of, replaceable, runs
 from storage_grpc.tier.tier import Rewrite, head_of, key_of
 from sulina.errors import CorruptEntry, Fenced, NotFound, Refused, Unavailable
+from sulina.lake.decoder import Footer, open_footer
 from sulina.lake.generations import newest_objects
 from sulina.lake.layout import is_notice, parse_key
-from sulina.metadata.keys import ledger_pages, ledgers, unreferenced_objects
+from sulina.lake.typed.schema_version import SchemaVersion
+from sulina.metadata.keys import closing, ledger_pages, ledgers, unreferenced_objects
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef, LedgerState, TieredRef
+from sulina.metadata.keys.policy import Policy
 from tests.tier.world import TOPIC, Stopped, TierBench, make_world, read_all
+
+SCHEMAS = (SchemaVersion(1, 1, "json_schema", b'{"properties": {"n": {"type": "integer"}}}'),)
 
 
 async def tiered(world: TierBench, frames: int = 24) -> tuple[Broker, ManagedLedger]:
@@ -28,8 +34,8 @@ async def tiered(world: TierBench, frames: int = 24) -> tuple[Broker, ManagedLed
 
 
 async def merge(broker: Broker, log: ManagedLedger, refs: Sequence[LedgerRef]) -> LedgerRef:
-    replace = broker.replacing.replace_objects
-    return await replace(log, refs, Rewrite.MERGE, seconds=60.0, keep_seconds=7200.0)
+    work = broker.replacing.replace_objects
+    return await work(log, refs, Rewrite.MERGE, seconds=60.0, keep_seconds=7200.0)
 
 
 async def objects(world: TierBench) -> list[str]:
@@ -263,6 +269,68 @@ async def test_duplicates_are_recognised_after_a_takeover_of_a_merged_topic(
     assert await read_all(again) == world.published
 
 
+@pytest.mark.parametrize("noted", [True, False])
+async def test_a_takeover_reads_the_newest_object_after_it_was_rewritten(
+    world: TierBench, noted: bool
+) -> None:
+    broker, log = await tiered(world)
+    await broker.tiering.flush(log)
+    await broker.tiering.round()
+    refs = replaceable(log.refs, Rewrite.TYPED)
+    assert refs == list(log.refs)
+    work = broker.replacing.replace_objects
+    new = await work(log, refs, Rewrite.TYPED, SCHEMAS, seconds=60.0, keep_seconds=0.0)
+    assert log.refs == (new,)
+    if not noted:  # as if the closing frame had been too long for the metadata
+        await world.metadata.delete(closing.key(TOPIC))
+    again = await world.log(world.broker())
+    assert again.dedup.snapshot() == log.dedup.snapshot() and again.end == log.end
+    await world.publish(again, 2)
+    assert await read_all(again) == world.published
+
+
+async def test_only_objects_of_another_schema_are_rewritten_and_only_once(
+    world: TierBench,
+) -> None:
+    broker, log = await tiered(world)
+    with pytest.raises(Refused, match="no schema"):
+        await broker.merging.rewrite(log)
+
+    async def schemas_of(topic: object) -> tuple[SchemaVersion, ...]:
+        return SCHEMAS
+
+    broker.tiering.schemas_of = schemas_of
+    await broker.tiering.flush(log)
+    await broker.tiering.round()  # the newest ledger gets typed columns by itself
+    left = await broker.merging.rewrite(log)
+    assert left == list(log.refs[:-1])
+    while await broker.merging.rewrite(log):
+        assert await broker.merging.merge(log)
+    assert not await broker.merging.merge(log) and broker.merging.counters.rewritten == len(left)
+    assert len(log.refs) == 2
+    assert await read_all(log) == world.published
+    listed = [parse_key(key) for key in await objects(world)]
+    for name in newest_objects(listed, lambda name: name):
+        tail, size = await world.objects.inner.tail(name.key, 1 << 20)
+        footer = open_footer(tail, size)
+        assert isinstance(footer, Footer) and footer.typed is not None
+    assert [ref.tiered and ref.tiered.schema for ref in await world.refs()] == [
+        mark_of(SCHEMAS)
+    ] * 2
+
+
+async def test_typed_columns_are_not_lost_in_a_merge(world: TierBench) -> None:
+    async def schemas_of(topic: object) -> tuple[SchemaVersion, ...]:
+        return SCHEMAS
+
+    broker, log = await world.with_records(24)
+    broker.tiering.schemas_of = schemas_of
+    await broker.tiering.round()
+    with pytest.raises(Refused, match="has typed columns"):
+        await merge(broker, log, replaceable(log.refs))
+    assert log.replacement is None
+
+
 async def test_retention_deletes_a_merged_object_as_a_whole(world: TierBench) -> None:
     broker, log = await tiered(world)
     new = await merge(broker, log, replaceable(log.refs))
@@ -292,6 +360,30 @@ async def test_a_run_across_pages_is_replaced_in_one_swap(
 
 async def stored(world: TierBench) -> LedgerList:
     return (await ledgers.get(world.metadata, TOPIC)).list
+
+
+async def test_a_topic_with_a_freshness_has_its_records_in_objects_that_soon(
+    world: TierBench,
+) -> None:
+    broker, _ = await world.with_records(1)
+    topic = await broker.topic(TOPIC)
+    topic.policy = replace(topic.policy, freshness_ms=4000)
+    await broker.tiering.round()
+    assert not await objects(world)
+    world.clock.move(2.0)  # the other half is for the upload
+    await broker.tiering.round()
+    assert len(await objects(world)) == 1
+    assert broker.tiering.counters.freshness.quantile(0.99) <= 4.0
+    assert broker.tiering.stored()[0] == 1
+    assert target_bytes(topic.policy, broker.tiering.settings) == 128 << 20
+    topic.policy = replace(topic.policy, merge_bytes=1000)
+    assert target_bytes(topic.policy, broker.tiering.settings) == 1000
+    assert target_bytes(Policy(), broker.tiering.settings) == 0
+
+
+def test_a_freshness_below_a_second_is_refused() -> None:
+    with pytest.raises(Refused, match="at least 1000"):
+        Policy(freshness_ms=999)
 
 
 def ref(number: int, size: int, **more: object) -> LedgerRef:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
 
 import sulina
 from broker_containers.assembly.running import DoorSettings
@@ -52,6 +54,38 @@ async def test_objects_of_a_topic_with_a_schema_have_typed_columns(tmp_path: Pat
         assert [payload for batch in replayed for payload in batch.payloads] == rows[
             "payload"
         ].to_pylist()
+
+
+async def test_objects_from_before_a_schema_are_rewritten_on_request(tmp_path: Path) -> None:
+    lake = tmp_path / "objects"
+    async with (
+        run_embedded(
+            tmp_path / "data", DoorSettings(Listen(port=0)), tier=f"file://{lake}"
+        ) as server,
+        sulina.connect(server.addresses.url) as client,
+    ):
+        tiering = server.broker.tiering
+        tiering.settings = replace(tiering.settings, local_seconds=0.0, check_seconds=0.1)
+        async with client.producer(TOPIC) as plain:
+            await (await plain.send(b'{"name": "bolt", "price": 1.5}'))
+        await client.admin.ledgers.offload(TOPIC)
+        async with asyncio.timeout(60):
+            while not tiering.counters.local_deleted:
+                await asyncio.sleep(0.01)
+        with pytest.raises(sulina.errors.Refused, match="no schema"):
+            await client.admin.ledgers.rewrite(TOPIC)
+        async with client.producer(TOPIC, schema=Item):
+            pass
+        begun = await client.admin.ledgers.rewrite(TOPIC)
+        assert begun.ledgers == 1 and begun.bytes > 0
+        async with asyncio.timeout(60):
+            while (await client.admin.ledgers.rewrite(TOPIC)).ledgers:
+                await asyncio.sleep(0.05)
+        (row,) = [row for row in await client.admin.ledgers.list(TOPIC) if row.key]
+        assert row.key is not None
+        values = pq.read_table(lake / row.key).column("value").to_pylist()
+        assert values == [{"name": "bolt", "price": 1.5}]
+        await client.admin.ledgers.verify(TOPIC, row.ledger)
 
 
 def _rows(lake: Path) -> pa.Table:

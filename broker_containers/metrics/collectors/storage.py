@@ -33,11 +33,14 @@ def write_tier(text: Exposition, broker: Broker) -> None:
         return
     lag, counters = broker.tiering.lag(), broker.tiering.counters
     merging = broker.merging.counters
+    objects, size = broker.tiering.stored()
     gauges = (
         ("lag_seconds", "Age of the oldest record in a closed ledger that is not tiered yet.",
          lag.seconds),
         ("untiered_ledgers", "Closed ledgers that are not tiered yet.", lag.ledgers),
         ("untiered_bytes", "Bytes in closed ledgers that are not tiered yet.", lag.bytes),
+        ("stored_objects", "Objects of the topics that are open here.", objects),
+        ("stored_object_bytes", "Bytes of the objects of the topics that are open here.", size),
         ("ready", "1 while an object store is available.", int(broker.tiering.ready)),
     )  # fmt: skip
     totals = (
@@ -56,6 +59,11 @@ def write_tier(text: Exposition, broker: Broker) -> None:
         ("merged_bytes_total", "Bytes of the objects that merges wrote.", merging.bytes),
         ("merge_failures_total", "Failed attempts to merge objects.", merging.failures),
     )  # fmt: skip
+    text.histogram(
+        "sulina_tier_freshness_seconds",
+        "Time from publishing the oldest record of a ledger until it was in an object.",
+        counters.freshness,
+    )
     for name, help_, value in gauges:
         text.gauge(f"sulina_tier_{name}", help_, value)
     for name, help_, total in totals:

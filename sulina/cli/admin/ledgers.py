@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sulina import Client
-    from sulina.operations.topics import LedgerRow, Offloading
+    from sulina.operations.topics import LedgerRow, Offloading, Rewriting
 
 _LOOK_SECONDS: Final = 0.2
 _COLUMNS: Final = columns(
@@ -113,6 +114,58 @@ def offload(settings: CliSettings, name: str, wait: bool, seconds: float) -> Non
     what = f"{plural(done.ledgers, 'ledger')} of {name} ({size(done.bytes)})"
     doing = "in the object store" if wait else "being copied to the object store"
     say(settings, f"{what} {'is' if done.ledgers == 1 else 'are'} {doing}", done)
+
+
+@ledger.command(
+    "rewrite",
+    examples=[
+        "sulina ledger rewrite /default/orders",
+        "sulina ledger rewrite /default/orders --wait",
+    ],
+)
+@click.argument("name", metavar="TOPIC", type=topic_name)
+@click.option("--wait", is_flag=True, help="Wait until all objects are rewritten.")
+@click.option(
+    "--within",
+    "seconds",
+    type=POSITIVE,
+    default=3600.0,
+    show_default=True,
+    help="With --wait, the maximum time to wait, in seconds.",
+)
+def rewrite(settings: CliSettings, name: str, wait: bool, seconds: float) -> None:
+    """Rewrite objects that lack the typed columns of the topic's schema.
+
+    For topics that got a schema, or a version of it, after their objects were written. Brokers
+    replace the objects in the background; repeat it to see how many are left.
+    """
+    left = run(_rewrite(settings, name, wait, seconds))
+    what = f"{plural(left.ledgers, 'object')} of {name} ({size(left.bytes)})"
+    if not left.ledgers:
+        say(settings, f"all objects of {name} have the typed columns of its schema", left)
+    else:
+        say(settings, f"{what} {'is' if left.ledgers == 1 else 'are'} being rewritten", left)
+
+
+async def _rewrite(settings: CliSettings, name: str, wait: bool, seconds: float) -> Rewriting:
+    async with connected(settings) as client:
+        left = begun = await client.admin.ledgers.rewrite(name)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        with Progress(settings, f"rewriting {name}", begun.bytes) as progress:
+            while wait and left.ledgers:
+                if loop.time() > end:
+                    raise Retriable(
+                        f"{plural(left.ledgers, 'object')} of {name} were not rewritten within "
+                        f"{seconds:g} s: it goes on, and the brokers' logs say what failed"
+                    )
+                note = f"{plural(left.ledgers, 'object')} left, {size(left.bytes)}"
+                progress.show(max(0, begun.bytes - left.bytes), note)
+                await asyncio.sleep(_LOOK_SECONDS)
+                with suppress(Retriable, UnknownOutcome):
+                    # Asked again, so that a new owner of the topic continues.
+                    left = await client.admin.ledgers.rewrite(name)
+        return left
 
 
 async def _offload(settings: CliSettings, name: str, wait: bool, seconds: float) -> Offloading:

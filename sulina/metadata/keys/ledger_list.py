@@ -35,6 +35,8 @@ class TieredRef:
     """0 for the object that the ledger became; one that replaces others has a higher one."""
     records: int | None = None
     """How many records it has, if it lacks some of the ledger's offsets."""
+    schema: str = ""
+    """A checksum of the versions of the schema that its typed columns are made with."""
 
 
 @dataclass(frozen=True, slots=True)

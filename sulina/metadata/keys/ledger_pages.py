@@ -81,7 +81,8 @@ def _encode(refs: Sequence[LedgerRef], page: Page) -> bytes:
         more: tuple[object, ...] = ()
         if tiered is not None:
             more = (tiered.size, tiered.digest, int(tiered.local))
-            more += (tiered.generation, tiered.records) if tiered.generation else ()
+            if tiered.generation or tiered.schema:
+                more += (tiered.generation, tiered.records, tiered.schema)
         rows.append([*row, *more])
     value = {"first_offset": refs[0].first_offset, "gone": page.skip, "rows": rows}
     if page.version:

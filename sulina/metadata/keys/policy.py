@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Final
 
 from sulina.errors import Refused
+
+_FRESHEST_MS: Final = 1000
+"""Each time that an object becomes fresh costs a few changes of the metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,12 @@ class Policy:
     """Of tiered records with the same key, only the newest is kept."""
     tombstone_retention_ms: int = 86_400_000
     """How long compaction keeps tombstones after they were published; 0 keeps them for good."""
+    freshness_ms: int = 0
+    """Records are to be in an object so soon after they were published; 0: as the brokers' settings
+    say."""
+    merge_bytes: int = 0
+    """Small objects are merged up to this size; 0: as the brokers' settings say, and with
+    ``freshness_ms`` up to 128 MiB if they say nothing."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -78,6 +87,8 @@ class PolicyOverrides:
     delete_unused_ms: int | None = None
     compact: bool | None = None
     tombstone_retention_ms: int | None = None
+    freshness_ms: int | None = None
+    merge_bytes: int | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -111,3 +122,8 @@ def _check(policy: Policy | PolicyOverrides) -> None:
         value = getattr(policy, field.name)
         if value is not None and value < 0:
             raise Refused(f"{field.name} cannot be {value}: use 0 for no limit")
+    if policy.freshness_ms and policy.freshness_ms < _FRESHEST_MS:
+        raise Refused(
+            f"freshness_ms cannot be {policy.freshness_ms}: use at least {_FRESHEST_MS}, or 0 for "
+            "the brokers' setting"
+        )
