@@ -3,7 +3,8 @@
 Both read the same objects in the same session, in turns. Scans of all columns go to Spark's
 ``noop`` sink, which reads every row and stores none. The floor is the time that Spark takes for a
 Python data source that has its batches in memory. Then it measures counts from metadata, and
-listing, planning and counting a topic of very many small ledgers. All data is in a temporary
+listing, planning and counting a topic of very many small ledgers. With ``--iceberg`` it also
+compares an Iceberg table over the same objects with native Parquet. All data is in a temporary
 folder.
 """
 
@@ -34,11 +35,16 @@ from sulina.lake.encoder import LedgerEncoder
 from sulina.lake.layout import object_key
 from sulina.lake.summary import ObjectHead
 from sulina.names import TopicName
+from sulina.tables.catalogs import open_catalog
+from sulina.tables.objects import Lake, LakePlace
+from sulina.tables.tables import Tables
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import assign
 
 GOAL_RATIO = 1.5
 """The maximum ratio of the data source's time to that of native Parquet."""
+GOAL_TABLE_RATIO = 1.1
+"""The same of an Iceberg table, for a group-by."""
 GOAL_SECONDS = 10.0
 """The maximum time to list and plan 10,000 small ledgers."""
 LARGE = TopicName("default", "large")
@@ -85,6 +91,7 @@ class SparkBenchmarkOptions:
     small: int = option(10_000, "number of small ledgers")
     repeat: int = option(5, "number of turns that count")
     cores: int = option(2, "number of cores for Spark")
+    iceberg: str = option("", "Iceberg's runtime for Spark, a jar: also measures a table")
     json: bool = option(False, "print the result as JSON")
 
 
@@ -101,9 +108,11 @@ def main() -> int:
         say(f"writing {options.small:,} small ledgers")
         write_small(folder / "lake", options.small)
         say("starting Spark")
-        spark = _session(folder, options.cores)
+        spark = _session(folder, options.cores, options.iceberg)
         try:
             pairs = compare(spark, folder, options.repeat)
+            if options.iceberg:
+                pairs.append(compare_table(spark, folder, options.repeat))
             counts = count_both(spark, folder / "lake")
         finally:
             spark.stop()
@@ -212,16 +221,37 @@ def compare(spark: SparkSession, folder: Path, repeat: int) -> list[QueryTimes]:
         }
         if not columns:
             ways["floor"] = lambda: ready
-        seconds: dict[str, list[float]] = {way: [] for way in ways}
-        for turn in range(_WARM + repeat):
-            for way, load in ways.items():
-                frame = load()
-                began = time.perf_counter()
-                query(frame)
-                if turn >= _WARM:
-                    seconds[way].append(time.perf_counter() - began)
-        pairs.append(QueryTimes.of(name, seconds, goal))
+        pairs.append(QueryTimes.of(name, _in_turns(ways, query, repeat), goal))
     return pairs
+
+
+def compare_table(spark: SparkSession, folder: Path, repeat: int) -> QueryTimes:
+    """A group-by over an Iceberg table of the objects, in the column ``ours``."""
+    lake = folder / "lake"
+    place = LakePlace.parse(str(lake))
+    tables = Tables(Lake(place), open_catalog(f"sqlite:///{folder}/catalog.db", place))
+    tables.backfill(LARGE)
+    metadata = tables.describe(LARGE).metadata
+    ways: dict[str, Callable[[], DataFrame]] = {
+        "ours": lambda: spark.read.format("iceberg").load(metadata),
+        "native": partial(_native, spark, lake, ""),
+    }
+    seconds = _in_turns(ways, _group, repeat)
+    return QueryTimes.of("group by key, Iceberg table", seconds, GOAL_TABLE_RATIO)
+
+
+def _in_turns(
+    ways: Mapping[str, Callable[[], DataFrame]], query: Callable[[DataFrame], Any], repeat: int
+) -> dict[str, list[float]]:
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(_WARM + repeat):
+        for way, load in ways.items():
+            frame = load()
+            began = time.perf_counter()
+            query(frame)
+            if turn >= _WARM:
+                seconds[way].append(time.perf_counter() - began)
+    return seconds
 
 
 def count_both(spark: SparkSession, lake: Path) -> dict[str, Any]:
@@ -280,9 +310,10 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
     return found, time.perf_counter() - began
 
 
-def _session(folder: Path, cores: int) -> SparkSession:
+def _session(folder: Path, cores: int, jar: str) -> SparkSession:
     session = (
         SparkSession.builder.master(f"local[{cores}]")
+        .config("spark.jars", jar)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.replacing import replaceable
+from storage_grpc.tier.tier import Rewrite
 from sulina import NotFound, Refused
+from sulina.names import TopicName
 from sulina.sql.session import SqlSession
 from tests.broker.actions import eventually, numbered, publish
+from tests.broker.test_compacted_topics import NEWEST, compact, fill
 from tests.sql.conftest import Place, rows_of
 
 ONCE = 'SELECT count(*) AS n, count(DISTINCT (partition, "offset")) AS different FROM {}'
 ID = {"id": {"type": "integer"}}
-Meanwhile = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 async def twice(
@@ -76,20 +81,47 @@ async def test_a_session_keeps_its_records_while_others_are_published_and_tiered
     assert await place.query(ONCE.format(name)) == [[{"n": 150, "different": 150}]]
 
 
-async def test_records_whose_object_was_replaced_come_from_the_brokers(
-    place: Place, name: str
+async def test_objects_that_are_merged_meanwhile_change_nothing(
+    place: Place, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = f"/default/{name}"
-    await place.publish(topic, *numbered(40))
-    await place.offload(topic)
+    topic, tiering = f"/default/{name}", place.cluster.broker.tiering
+    at_once = replace(tiering.settings, local_seconds=0.0, check_seconds=0.05)
+    monkeypatch.setattr(tiering, "settings", at_once)
+    for _ in range(3):
+        await place.publish(topic, *numbered(20))
+        await place.offload(topic)
+    await place.publish(topic, *numbered(5))
+    objects = f"ledgers/*/topic={name}/*/0000*.parquet"
+    old = sorted(place.lake.glob(objects))
 
-    async def gone() -> None:
-        for path in place.lake.glob(f"ledgers/*/topic={name}/*/*.parquet"):
+    async def only_objects() -> bool:
+        rows = await place.client.admin.ledgers.list(topic)
+        return [row.where for row in rows].count("object") == 3
+
+    async def merged() -> None:
+        await eventually(only_objects)
+        broker = place.cluster.broker
+        log = (await broker.topic(TopicName.parse(topic), create=False)).log
+        assert isinstance(log, ManagedLedger)
+        small = replaceable(log.refs)
+        assert len(small) == 2
+        await broker.replacing.replace_objects(
+            log, small, Rewrite.MERGE, seconds=60, keep_seconds=600
+        )
+        for path in old[:2]:
             path.unlink()
 
-    before, after = await twice(place, name, gone)
-    assert len(before) == 40
+    before, after = await twice(place, name, merged)
+    assert len(before) == 65
     assert after == before
+
+    def work(session: SqlSession) -> tuple[list[dict[str, Any]], int]:
+        rows = rows_of(session, f'SELECT "offset", payload FROM {name} ORDER BY ALL')
+        (dataset,) = session.topics.values()
+        return rows, len(dataset.opened)
+
+    assert len(old) == 3
+    assert await place.session(work) == (before, 2)
 
 
 async def test_records_that_retention_deletes_meanwhile_make_a_query_fail(
@@ -145,6 +177,26 @@ async def test_payloads_of_all_ages_and_versions_are_typed(place: Place, name: s
             {"offset": 3, "id": 2, "city": "Sulina", "fits": True},
         ]
     ]
+
+
+async def test_a_compacted_topic_has_the_records_that_are_left(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiering = place.cluster.broker.tiering
+    at_once = replace(tiering.settings, local_seconds=0.0, check_seconds=0.1)
+    monkeypatch.setattr(tiering, "settings", at_once)
+    await fill(place.client)
+    await compact(place.client)
+    for lake in (True, False):
+        counted, rows, some = await place.query(
+            "SELECT count(*) AS n FROM profiles",
+            'SELECT payload FROM profiles ORDER BY "offset"',
+            'SELECT payload FROM profiles WHERE "offset" BETWEEN 26 AND 27 ORDER BY "offset"',
+            lake=lake,
+        )
+        assert counted == [{"n": len(NEWEST)}]
+        assert [row["payload"] for row in rows] == NEWEST
+        assert [row["payload"] for row in some] == NEWEST[1:3]
 
 
 @pytest.mark.parametrize(
