@@ -143,9 +143,9 @@ class Erasing:
         erasure.state = "rewriting"
         while (ref := _next(log.refs, erasure)) is not None:
             assert ref.last_offset is not None
-            if await tier.count_keys(head_of(log.topic, ref), erasure.key_digests):
-                await self._rewrite(log, ref, erasure)
-            erasure.searched = ref.last_offset + 1
+            there = await tier.count_keys(head_of(log.topic, ref), erasure.key_digests)
+            if not there or await self._rewrite(log, ref, erasure):
+                erasure.searched = ref.last_offset + 1
         topic.tail.drop_below(erasure.until)
         for subscription in topic.subscriptions.values():
             subscription.load_again()
@@ -168,17 +168,17 @@ class Erasing:
             await self._tiering.flush(log)
             await self._clock.sleep(_LOOK_SECONDS)
 
-    async def _rewrite(self, log: ManagedLedger, ref: LedgerRef, erasure: Erasure) -> None:
-        """Replace the object of ``ref``, once no other replacement is under way."""
+    async def _rewrite(self, log: ManagedLedger, ref: LedgerRef, erasure: Erasure) -> bool:
+        """Replace the object of ``ref``, once no other replacement is under way; False if that
+        has replaced it meanwhile."""
         settings = self._tiering.settings
         for attempt in range(_ATTEMPTS):
             while log.replacement is not None and log.usable:
                 await self._clock.sleep(_LOOK_SECONDS)
-            now = next((each for each in log.refs if each.id == ref.id), None)
-            if now != ref:
-                raise Retriable(
-                    f"objects of {log.topic} were replaced meanwhile: start the erasure again"
-                )
+            if not log.usable:
+                raise Fenced(f"{log.topic} has another owner now: start the erasure again")
+            if ref not in log.refs:
+                return False
             schemas = await self._tiering.schemas_of(log.topic) if settings.typed_columns else ()
             try:
                 made = await self._replacing.erase_objects(
@@ -199,7 +199,8 @@ class Erasing:
             erasure.rewritten.append(
                 Rewritten(ref.first_offset, ref.last_offset, made.erased, made.others)
             )
-            return
+            return True
+        return False
 
     async def _gone_us(self, topic: TopicName) -> int:
         """When the last replaced or removed object of the topic is deleted."""

@@ -32,7 +32,7 @@ def write_tier(text: Exposition, broker: Broker) -> None:
     if broker.tier is None:
         return
     lag, counters = broker.tiering.lag(), broker.tiering.counters
-    merging = broker.merging.counters
+    merging, compacting = broker.merging.counters, broker.compacting.counters
     objects, size = broker.tiering.stored()
     gauges = (
         ("lag_seconds", "Age of the oldest record in a closed ledger that is not tiered yet.",
@@ -58,6 +58,10 @@ def write_tier(text: Exposition, broker: Broker) -> None:
         ("merged_objects_total", "Objects that merges replaced.", merging.objects),
         ("merged_bytes_total", "Bytes of the objects that merges wrote.", merging.bytes),
         ("merge_failures_total", "Failed attempts to merge objects.", merging.failures),
+        ("compactions_total", "Rounds of compaction by key that were finished.", compacting.rounds),
+        ("compacted_objects_total", "Objects that compaction wrote.", compacting.objects),
+        ("compacted_records_total", "Records that compaction left out.", compacting.records),
+        ("compaction_failures_total", "Failed attempts to compact objects.", compacting.failures),
     )  # fmt: skip
     text.histogram(
         "sulina_tier_freshness_seconds",
