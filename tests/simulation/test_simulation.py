@@ -138,10 +138,13 @@ def test_a_missing_safeguard_of_the_cluster_is_found_out(safeguard: str, first: 
     assert finding.found is not None
 
 
-@pytest.mark.parametrize("safeguard", ["swap_before_delete", "verify_objects"])
-def test_a_missing_safeguard_of_the_cold_tier_is_found_out(safeguard: str) -> None:
+@pytest.mark.parametrize(
+    ("safeguard", "most"),
+    [("swap_before_delete", 16), ("verify_objects", 16), ("swap_before_discard", 4)],
+)
+def test_a_missing_safeguard_of_the_cold_tier_is_found_out(safeguard: str, most: int) -> None:
     assert safeguard in TIER_SAFEGUARDS
-    finding = look_for(safeguard, most=16, jobs=1)
+    finding = look_for(safeguard, most=most, jobs=1)
     assert finding.found is not None
 
 

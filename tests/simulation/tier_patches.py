@@ -64,6 +64,7 @@ async def _note_later(
     note: Put,
 ) -> None:
     await log.commit(lambda before: before.replaced(new))
+    await replacing._clock.sleep(1.0)
     await log._store.put(note.key, note.value)
 
 
