@@ -190,6 +190,15 @@ def test_it_starts_at_the_position_and_stops_at_the_count(
     assert sulina("peek", topic, "--from", "latest").lines() == []
 
 
+def test_peek_finds_messages_by_key_and_text(sulina: SulinaCommand, topic: str) -> None:
+    sulina("produce", topic, "a tea", "a coffee", "--key", "customer-1")
+    sulina("produce", topic, "more tea", "--key", "customer-2")
+    assert sulina("peek", topic, "--key", "customer-2").lines() == ["more tea"]
+    assert sulina("peek", topic, "--text", "tea").lines() == ["a tea", "more tea"]
+    assert sulina("peek", topic, "--text", "tea", "--count", "1").lines() == ["a tea"]
+    assert sulina("peek", topic, "--key", "customer").lines() == []
+
+
 def test_it_prints_all_partitions(
     sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import aiohttp
 import pytest
 
+from broker_containers.assembly.running import DoorSettings
+from broker_containers.assembly.single import run_embedded
+from broker_containers.doors.listen import Listen
 from tests.console.browser import Browser
 from tests.console.conftest import ROOT, Site, sign_in
+from tests.support.etcd import free_ports
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -108,6 +113,21 @@ async def test_a_stream_of_overviews_needs_the_right_and_is_shared(site: Site) -
                 *(each.content.readuntil(b"\n\n") for each in (one, two))
             )
             assert next_ones[0] == next_ones[1] != first[0]
+
+
+async def test_a_broker_that_stops_is_told_and_one_that_is_back_is_shown_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    [port] = free_ports(1)
+    doors = DoorSettings(Listen(port=0), http=Listen(port=port))
+    async with run_embedded(tmp_path, doors):
+        await browser.goto(f"http://127.0.0.1:{port}/")
+        await browser.sees("Live", "Busiest topics")
+    await browser.sees("No connection; trying again", "Busiest topics")
+    async with run_embedded(tmp_path, doors):
+        await browser.until("!document.body.innerText.includes('No connection')")
+        await browser.sees("Live", "Busiest topics")
+    browser.errors.clear()  # the browser logs each connection that fails
 
 
 class _other_site:  # noqa: N801

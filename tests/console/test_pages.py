@@ -5,7 +5,10 @@ With SULINA_SCREENSHOTS=docs/img the tests write the pictures of docs/console.md
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -13,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import sulina
+from sulina.runtime.tasks import stop_tasks
 from tests.console.browser import Browser
 from tests.console.conftest import ORDERS, Site, sign_in
 from tests.http.test_cluster import two_brokers
@@ -53,6 +57,51 @@ PAGES = {
 async def picture(browser: Browser, name: str) -> None:
     if PICTURES:
         await browser.screenshot(Path(PICTURES) / f"console_{name}.png")
+
+
+@pytest.mark.skipif(PICTURES is None, reason="for the pictures of the documents")
+async def test_pictures_of_a_busy_broker(browser: Browser, site: Site) -> None:
+    """A minute of traffic in both directions, with one consumer that falls behind."""
+
+    async def publish(topic: str, batch: int) -> None:
+        async with site.client.producer(topic) as producer:
+            for number in itertools.count():
+                size = batch * (2 + math.sin(number / 25)) / 2
+                for one in range(int(size)):
+                    order = {"order": number, "item": "tea" if one % 3 else "coffee"}
+                    await producer.send(json.dumps(order).encode(), key=f"customer-{one}")
+                await asyncio.sleep(0.1)
+
+    async def consume(topic: str, name: str, pause: float) -> None:
+        async with site.client.consumer(topic, name) as consumer:
+            async for message in consumer:
+                await consumer.ack(message)
+                if pause:
+                    await asyncio.sleep(pause)
+
+    wanted = [
+        *(publish("/shop/orders", 60), publish("/shop/clicks", 150), publish("/shop/stock", 20)),
+        *(consume("/shop/orders", "billing", 0), consume("/shop/orders", "search-index", 0.02)),
+        *(consume("/shop/clicks", "analytics", 0), consume("/shop/stock", "warehouse", 0)),
+    ]
+    await site.client.admin.namespaces.create("shop")
+    for topic in ("orders", "clicks", "stock", "invoices", "returns"):
+        await site.client.admin.topics.create(f"/shop/{topic}")
+    tasks = [asyncio.create_task(each) for each in wanted]
+    try:
+        await asyncio.sleep(float(os.environ.get("SULINA_SCREENSHOT_SECONDS", "150")))
+        for theme in ("light", "dark"):
+            await browser.theme(theme)
+            await sign_in(browser, site)
+            await browser.sees("Busiest topics", "search-index")
+            await asyncio.sleep(1)
+            await picture(browser, f"overview_{theme}")
+        await browser.theme("light")
+        await sign_in(browser, site, "#/topics?order=records_in&descending=true")
+        await browser.sees("/shop/clicks")
+        await picture(browser, "topics")
+    finally:
+        await stop_tasks(*tasks)
 
 
 async def test_every_page_can_be_read_by_everybody_and_logs_no_error(

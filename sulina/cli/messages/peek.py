@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,6 +20,8 @@ from sulina.model import Start
 if TYPE_CHECKING:
     from sulina import Client
 
+_AT_ONCE: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class PeekOptions:
@@ -30,6 +32,8 @@ class PeekOptions:
     count: int | None = option(
         None, "Maximum number of messages. [default: 10, or the value of --last]", type=COUNT
     )
+    key: str = option("", "Only messages with exactly this key.", metavar="TEXT")
+    text: str = option("", "Only messages with this in payload, key or attributes.", metavar="TEXT")
 
 
 @click.command(
@@ -38,6 +42,7 @@ class PeekOptions:
         "sulina peek /default/orders",
         "sulina peek /default/orders --last 5 --show-offset --show-time",
         "sulina peek /default/orders --from 1200 --count 50 --json",
+        "sulina peek /default/orders --key customer-7 --count 3",
         "sulina peek /default/orders-part-0 --from 2026-05-01T12:30:00Z",
     ],
 )
@@ -65,7 +70,11 @@ async def _peek(settings: CliSettings, topic: str, options: PeekOptions, printer
         for name, _ in info.parts:
             if options.last is not None:
                 start = await _before_end(client, name, options.last)
-            await _print_from(client, name, start, options.count or options.last or 10, printer)
+            count = options.count or options.last or 10
+            if options.key or options.text:
+                await _print_found(client, name, start, count, options, printer)
+            else:
+                await _print_from(client, name, start, count, printer)
 
 
 async def _before_end(client: Client, topic: str, last: int) -> Start:
@@ -83,3 +92,20 @@ async def _print_from(
             await write(1, printer(batch))
         count -= len(result)
         start, at_end = Start.offset(result.next_offset), result.at_end
+
+
+async def _print_found(
+    client: Client, topic: str, start: Start, count: int, options: PeekOptions, printer: Printer
+) -> None:
+    """The broker finds them; each is then read whole."""
+    at_end = False
+    while count and not at_end:
+        found = await client.admin.messages.search(
+            topic, key=options.key, text=options.text, start=start, limit=min(count, _AT_ONCE)
+        )
+        for message in found.messages:
+            one = await client.read(topic, Start.offset(message.offset), max_records=1)
+            for batch in one:
+                await write(1, printer(batch))
+        count -= len(found.messages)
+        start, at_end = Start.offset(found.next_offset), found.at_end

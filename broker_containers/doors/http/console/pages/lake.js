@@ -4,7 +4,7 @@ import { get, topicPath } from "../api.js";
 import { bytes, count, duration } from "../format.js";
 import { html, useState } from "../html.js";
 import { useLive } from "../live.js";
-import { Card, CopyAs, CopyButton, Empty, Facts, Field, Loaded, Note, Page, Pill, Table, Time, useLoaded } from "../parts.js";
+import { Card, CopyAs, CopyButton, Empty, Facts, Loaded, Note, Page, Pill, Table, Time, useLoaded } from "../parts.js";
 import { link, setQuery, topicLink } from "../router.js";
 
 function Freshness({ topic }) {

@@ -1,11 +1,11 @@
 // Messages of a topic: by offset, time, key or text, newest first or as they arrive; publish one.
 
-import { call, get, topicPath } from "../api.js";
+import { call, get, shellWord, topicPath } from "../api.js";
 import { bytes, bytesOf, count, hexDump } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { Act, Card, CopyAs, CopyButton, Dialog, Empty, Facts, Field, Note, Table, Time, Trouble } from "../parts.js";
 import { may } from "../rights.js";
-import { link, setQuery, topicLink } from "../router.js";
+import { setQuery } from "../router.js";
 
 const PAGE = 50;
 const MOST_SHOWN = 500;
@@ -181,7 +181,11 @@ export function Messages({ topic, details, query }) {
     event.preventDefault();
     setQuery({ key: form.key, text: form.text, offset: form.offset, time: form.time, oldest: form.oldest });
   };
-  const cli = ["sulina peek", source, query.offset ? `--from ${query.offset}` : "--from earliest", `--count ${PAGE}`].join(" ");
+  const words = ["sulina peek", source, `--count ${PAGE}`];
+  if (query.offset) words.push(`--from ${query.offset}`);
+  if (query.key) words.push(`--key ${shellWord(query.key)}`);
+  if (query.text) words.push(`--text ${shellWord(query.text)}`);
+  const cli = words.join(" ");
   return html`<${Card} title="Messages" actions=${html`
       <${CopyAs} cli=${cli} path=${path} query=${parameters} />
       ${state.messages.some((each) => each.attributes["x-original-topic"]) && html`<${Replay} topic=${source} />`}

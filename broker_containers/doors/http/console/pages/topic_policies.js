@@ -1,9 +1,9 @@
 // The limits in force for a topic, where each comes from, and changing them.
 
-import { get, patch, topicPath } from "../api.js";
+import { get, patch, post, topicPath } from "../api.js";
 import { bytes, count, duration, words } from "../format.js";
 import { html } from "../html.js";
-import { Act, Card, CopyAs, Field, Loaded, Pill, Table, useLoaded } from "../parts.js";
+import { Act, Card, CopyAs, Empty, Field, Loaded, Pill, Table, Time, useLoaded } from "../parts.js";
 import { may } from "../rights.js";
 
 /** A value of a policy with its unit, which its name says. */
@@ -27,18 +27,44 @@ function Change({ path, topic, name, value, done }) {
         : html`<input type="number" min="0" value=${values.text} onInput=${(event) => set({ text: event.target.value })} />`}<//>`} />`;
 }
 
-export function Policies({ topic }) {
+/** What retention removes and when, and what it removed and can be restored. */
+function Retention({ topic }) {
+  const path = `/topics/${topicPath(topic)}/retention`;
+  const found = useLoaded((signal) => get(path, {}, signal), [topic], 10000);
+  return html`<${Card} title="What retention removes" actions=${html`<${CopyAs} path=${path} />
+      ${may("topics", topic) && found.value?.removed.length > 0 && html`<${Act} label="Restore" title="Restore what was removed"
+        explain="What retention removed becomes readable again, as long as its data is kept. Change the policy first, or it is removed again."
+        act=${async () => {
+          const done = await post(`${path}/undo`);
+          return { show: `${count(done.ledgers)} ledgers were restored; the topic begins at offset ${count(done.start_offset)}.` };
+        }} done=${found.reload} copy=${() => ({ verb: "POST", path: `${path}/undo`, body: {} })} />`}`}>
+    <${Loaded} from=${found}>${({ removed, ledgers }) => html`<${Table} label="What retention removes"
+      rows=${[...removed.map((row) => ({ ...row, removed: true })), ...ledgers.filter((row) => row.leaves_us !== null)]} rowKey=${(row) => row.ledger}
+      empty=${html`<${Empty} title="Nothing is removed">By the policies above, all messages stay, or what is stored now stays for good.<//>`}
+      columns=${[
+        { label: "Ledger", number: true, cell: (row) => row.ledger },
+        { label: "Offsets", number: true, cell: (row) => `${count(row.first_offset)} – ${row.last_offset === null ? "" : count(row.last_offset)}` },
+        { label: "Size", number: true, cell: (row) => bytes(row.bytes) },
+        { label: "Leaves the topic", cell: (row) => (row.removed ? html`<${Pill} kind="warn">removed<//>` : html`<${Time} us=${row.leaves_us} />`) },
+        { label: "Because of", cell: (row) => (row.reason ? words(row.reason) : "–") },
+        { label: "Data is deleted", cell: (row) => html`<${Time} us=${row.deleted_us} />` },
+      ]} />`}<//>
+  <//>`;
+}
+
+export function Policies({ topic, details }) {
   const path = `/topics/${topicPath(topic)}/policy`;
   const found = useLoaded(async (signal) => {
     const [policy, sources] = await Promise.all([get(path, {}, signal), get(`${path}/sources`, {}, signal)]);
     return Object.entries(policy).map(([name, value]) => ({ name, value, source: sources[name] }));
   }, [topic]);
-  return html`<${Card} title="Policies" actions=${html`<${CopyAs} cli=${`sulina topic policy ${topic}`} path=${path} />`}>
+  const stored = details.delivery === "reliable" && !details.partitions;
+  return html`<div class="stack"><${Card} title="Policies" actions=${html`<${CopyAs} cli=${`sulina topic policy ${topic}`} path=${path} />`}>
     <${Loaded} from=${found}>${(rows) => html`<${Table} label="Policies" rows=${rows} rowKey=${(row) => row.name} columns=${[
       { label: "Limit", cell: (row) => words(row.name) },
       { label: "Value", cell: (row) => html`<span title=${String(row.value)}>${policyValue(row.name, row.value)}</span>` },
       { label: "Comes from", cell: (row) => html`<${Pill} kind=${row.source === "topic" ? "accent" : ""}>${row.source === "topic" ? "this topic" : row.source === "namespace" ? "the namespace" : "the default"}<//>` },
       may("topics", topic) && { label: "", cell: (row) => html`<${Change} path=${path} topic=${topic} name=${row.name} value=${row.value} done=${found.reload} />` },
     ].filter(Boolean)} />`}<//>
-  <//>`;
+  <//>${stored && html`<${Retention} topic=${topic} />`}</div>`;
 }
