@@ -63,9 +63,19 @@ def test_a_lone_caller_waits_for_nobody(delay: BatchDelay) -> None:
 
 
 def test_a_frame_waits_for_those_who_were_answered_together(delay: BatchDelay) -> None:
-    delay.answered(3, 5.0)
+    delay.answered(9, 5.0)
     assert delay.keeps_waiting(1, 5.1) and not delay.complete(2)
-    assert delay.complete(3) and not delay.keeps_waiting(3, 5.35)
+    assert delay.complete(9) and not delay.keeps_waiting(9, 5.35)
+
+
+def test_a_frame_waits_shorter_for_few(delay: BatchDelay) -> None:
+    delay.answered(2, 5.0)
+    assert delay.step == STEP / 4
+    assert delay.keeps_waiting(1, 5.0 + STEP / 5)
+    delay.answered(2, 6.0)
+    assert not delay.keeps_waiting(1, 6.0 + STEP / 3)
+    delay.answered(64, 7.0)
+    assert delay.step == STEP
 
 
 def test_a_frame_waits_only_as_long_as_more_come(delay: BatchDelay) -> None:

@@ -12,17 +12,22 @@ from typing import Final
 
 _ENOUGH: Final = 2
 """Messages that must arrive per step to go on waiting. Fewer can have a frame each."""
+_MANY: Final = 8
+"""Callers for whom a whole step is waited. Fewer come back sooner, if they come back at once; and
+with few of them, independent ones are often answered together by chance."""
 
 
 class BatchDelay:
-    """The decision for one producer. ``step`` is the time between checks, and ``most`` the maximum
-    time from an answer to the last check, both in seconds."""
+    """The decision for one publisher. ``longest`` is the maximum time between checks, and ``most``
+    from an answer to the last check, both in seconds."""
 
-    __slots__ = ("_answered", "_before", "_callers", "_most", "_step")
+    __slots__ = ("_answered", "_before", "_callers", "_longest", "_most", "step")
 
-    def __init__(self, step: float, most: float) -> None:
-        self._step = step
+    def __init__(self, longest: float, most: float) -> None:
+        self._longest = longest
         self._most = most
+        self.step = longest
+        """Seconds until the next check."""
         self._callers = 1
         self._answered = 0.0
         self._before = 0
@@ -30,6 +35,7 @@ class BatchDelay:
     def answered(self, callers: int, now: float) -> None:
         """A frame was answered while ``callers`` calls were in progress, its own included."""
         self._callers = callers
+        self.step = self._longest * min(callers / _MANY, 1.0)
         self._answered = now
         self._before = 0
 
@@ -43,4 +49,4 @@ class BatchDelay:
         self._before = waiting
         if self.complete(waiting) or arrived < (1 if first else _ENOUGH):
             return False
-        return now - self._answered < (self._step if first else self._most)
+        return now - self._answered < (self.step if first else self._most)

@@ -134,7 +134,7 @@ class TopicPublisher:
         self._look = None
         waits = self._batch_delay.keeps_waiting(len(self._pending), self._clock.now())
         if waits and not self._fills_a_frame():
-            self._look = self._loop.call_later(_STEP_SECONDS, self._gather)
+            self._look = self._loop.call_later(self._batch_delay.step, self._gather)
         else:
             self._publish()
 
