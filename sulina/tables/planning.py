@@ -13,10 +13,11 @@ exchanged in one commit. Until the replaced objects are deleted, older snapshots
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
+from sulina.errors import NotFound
 from sulina.lake.layout import ObjectName
 from sulina.lake.summary import ObjectSummary
 
@@ -79,7 +80,8 @@ def plan(
     the table has of a partition, each with the offset after its last. Objects disappear only by
     retention, oldest first: if none is left of what the table has, the table continues at the first
     one that exists. A gap between objects ends what is taken, because the missing one may still
-    arrive.
+    arrive. The topic's first objects may arrive after later ones with which the table began: they
+    are added before these.
     """
     added: list[ObjectName] = []
     removed: dict[int, int] = {}
@@ -95,16 +97,29 @@ def plan(
             removed[partition] = oldest
             extent = Extent(oldest, max(oldest, extent.next))
         extent = extent or Extent(oldest, oldest)
-        end = extent.next
+        first, end = extent.first, extent.next
         if checksum(objects, end) != extent.replaced:
             room = most - len(added)
             exchange = _exchange(objects, files_of(partition), extent, summary_of, room)
             added += exchange.added
             exchanged |= exchange.gone
+            first = min([first, *(name.first_offset for name in exchange.added)])
             if not exchange.complete:
-                after[partition] = replace(extent, replaced=_PARTLY)
+                after[partition] = Extent(first, end, _PARTLY)
                 continue
             end = max(end, exchange.end)
+        for name in reversed([each for each in objects if each.first_offset < first]):
+            if len(added) >= most:
+                break
+            try:
+                after_it = summary_of(name).last_offset + 1
+            except NotFound:  # deleted since it was listed, and removed by another committer
+                break
+            if after_it != first:
+                gaps.append(Gap(partition, after_it, first))
+                break
+            added.append(name)
+            first = name.first_offset
         for name in objects:
             if name.first_offset < end:
                 continue
@@ -115,7 +130,7 @@ def plan(
                 break
             added.append(name)
             end = summary_of(name).last_offset + 1
-        after[partition] = Extent(extent.first, end, checksum(objects, end))
+        after[partition] = Extent(first, end, checksum(objects, end))
     for partition, extent in extents.items():
         if not listed.get(partition) and extent.first < extent.next:
             removed[partition] = extent.next
@@ -146,7 +161,13 @@ def _exchange(
     most: int,
 ) -> _Exchange:
     """What to exchange in a partition, in the order of offsets, until ``most`` are added."""
-    wanted = [name for name in objects if extent.first <= name.first_offset < extent.next]
+    wanted = [
+        name
+        for name in objects
+        if name.first_offset < extent.next
+        # One that replaced others may begin with objects that the table never had.
+        if name.first_offset >= extent.first or name.last_offset >= extent.first
+    ]
     new = {name: summary_of(name).last_offset + 1 for name in wanted if name not in files}
     old = {name: end for name, end in files.items() if name not in set(wanted)}
     old = {name: end for name, end in old.items() if end > extent.first}

@@ -52,12 +52,17 @@ class Finding:
 def look_for(safeguard: str, most: int, jobs: int, first: int = 0) -> Finding:
     """Run seeds without a safeguard until one finds a violation.
 
-    Safeguards of the cluster's services and of the cold tier are left out in runs with these.
+    Safeguards of the cluster's services, of the cold tier and of tables are left out in runs with
+    these.
     """
-    services, tier = Switches.about_cluster(safeguard), Switches.about_tier(safeguard)
+    mode = {
+        "services": Switches.about_cluster(safeguard),
+        "tier": Switches.about_tier(safeguard),
+        "tables": Switches.about_tables(safeguard),
+    }
     for start in range(first, first + most, _AT_ONCE):
         seeds = range(start, min(start + _AT_ONCE, first + most))
-        outcomes = run_many(seeds, jobs, safeguard, services=services, tier=tier)
+        outcomes = run_many(seeds, jobs, safeguard, **mode)
         found = [outcome for outcome in outcomes if outcome.violation is not None]
         if found:
             earliest = min(found, key=lambda outcome: outcome.seed)

@@ -30,7 +30,7 @@ from tests.simulation.switches import Switches
 
 _SHOWN = 60
 Mode = dict[str, bool]
-"""The kind of cluster: ``services``, ``tier``."""
+"""The kind of world: ``services``, ``tier``, ``tables``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,16 @@ class Summary:
 
 
 def replay_command(
-    seed: int, without: str | None = None, *, services: bool = False, tier: bool = False
+    seed: int,
+    without: str | None = None,
+    *,
+    services: bool = False,
+    tier: bool = False,
+    tables: bool = False,
 ) -> str:
     """The command that repeats a run."""
     option = f" --without {without}" if without else ""
-    mode = " --cluster" if services else " --tier" if tier else ""
+    mode = " --cluster" if services else " --tier" if tier else " --tables" if tables else ""
     return f"python -m tests.simulation{mode} --seeds {seed} --trace{option}"
 
 
@@ -60,10 +65,12 @@ def run_many(
     *,
     services: bool = False,
     tier: bool = False,
+    tables: bool = False,
 ) -> Iterator[RunOutcome]:
     """The outcomes, in the order of completion."""
     switches = Switches() if without is None else Switches().without(without)
-    work = partial(simulate, switches=switches, keep=_SHOWN, services=services, tier=tier)
+    mode = {"services": services, "tier": tier, "tables": tables}
+    work = partial(simulate, switches=switches, keep=_SHOWN, **mode)
     if jobs == 1 or len(seeds) == 1:
         yield from map(work, seeds)
         return
@@ -110,6 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--tier", action="store_true", help="with an object store: ledgers are offloaded"
     )
+    parser.add_argument(
+        "--tables", action="store_true", help="without a cluster: a lake, a table and who commits"
+    )
     parser.add_argument("--trace", action="store_true", help="show all events")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument(
@@ -119,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="leave out a safeguard, or several: this+that",
     )
     options = parser.parse_args(arguments)
-    mode = {"services": options.cluster, "tier": options.tier}
+    mode = {"services": options.cluster, "tier": options.tier, "tables": options.tables}
     console = Console(stderr=options.json)
     if options.trace:
         return _show(console, options.seeds, options.without, mode)

@@ -18,6 +18,7 @@ from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.faults import Faults
 from tests.simulation.loop import SimLoop, Stuck
 from tests.simulation.switches import Switches, patched
+from tests.simulation.tables_world import TablesWorld
 from tests.simulation.tier_world import TierFaults, TierWorld
 from tests.simulation.trace import Trace, Violation
 from tests.simulation.watchdog import Spinning, watchdog
@@ -48,11 +49,12 @@ def simulate(
     keep: int | None = 200,
     services: bool = False,
     tier: bool = False,
+    tables: bool = False,
 ) -> RunOutcome:
     """Run one seed to its end. Needs no event loop and logs nothing.
 
     With ``services`` the cluster's services assign topics to brokers; without, the faults do. With
-    ``tier`` ledgers are offloaded.
+    ``tier`` ledgers are offloaded. With ``tables`` there is no cluster, but a lake with a table.
     """
     switches = switches or Switches()
     logging.disable(logging.CRITICAL)
@@ -61,11 +63,17 @@ def simulate(
     loop = SimLoop()
     trace = Trace(loop, keep)
     with patched(switches):
-        cluster, faults = _cluster(seed, loop, trace, switches, services=services, tier=tier)
+        world: SimCluster | TablesWorld
+        if tables:
+            world = TablesWorld(seed, loop, trace, switches)
+            run = world.run()
+        else:
+            world, faults = _cluster(seed, loop, trace, switches, services=services, tier=tier)
+            run = _run(world, faults)
         violation = None
         try:
             with watchdog(_CPU_SECONDS):
-                loop.run_until_complete(_run(cluster, faults))
+                loop.run_until_complete(run)
         except (Violation, Stuck, Spinning) as error:
             violation = str(error)
         digest, events = trace.digest, loop.events
@@ -74,7 +82,7 @@ def simulate(
     logging.disable(logging.NOTSET)
     if collecting:
         gc.enable()
-    return RunOutcome(seed, digest, events, cluster.checker.records_confirmed, violation, lines)
+    return RunOutcome(seed, digest, events, world.checker.records_confirmed, violation, lines)
 
 
 def _cluster(

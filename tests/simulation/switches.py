@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from unittest.mock import patch
 
-from tests.simulation import cluster_patches, quorum_patches, tier_patches
+from tests.simulation import cluster_patches, quorum_patches, table_patches, tier_patches
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,22 @@ class Switches:
     """The swap that replaces objects notes them for deletion, in one transaction."""
     swap_before_discard: bool = True
     """Objects are deleted only after the list names the one that replaces them."""
+    commit_if_unchanged: bool = True
+    """The catalog takes a commit only if the table is as it was read."""
+    plan_again: bool = True
+    """After a conflict or a lost answer, a commit is planned from what the table has now."""
+    wait_at_gaps: bool = True
+    """Objects after a missing one wait for it."""
+    add_earlier_objects: bool = True
+    """An object that appears after its successor is added before it."""
+    forget_deleted: bool = True
+    """What retention deleted leaves the table."""
+    exchange_replaced: bool = True
+    """Files whose objects were replaced are exchanged."""
+    progress_in_snapshot: bool = True
+    """How far the table got is part of its snapshot, and rolled back with it."""
+    files_of_others: bool = True
+    """After a snapshot of somebody else, the files say how far the table got."""
 
     @classmethod
     def names(cls) -> list[str]:
@@ -126,6 +142,11 @@ class Switches:
     def about_tier(name: str) -> bool:
         """Whether a safeguard, or one of ``this+that``, belongs to the cold tier."""
         return not TIER_SAFEGUARDS.isdisjoint(name.split("+"))
+
+    @staticmethod
+    def about_tables(name: str) -> bool:
+        """Whether a safeguard, or one of ``this+that``, belongs to the tables of topics."""
+        return not TABLE_SAFEGUARDS.isdisjoint(name.split("+"))
 
     def without(self, name: str) -> Switches:
         """The same with one safeguard off, or with several: ``this+that``."""
@@ -161,6 +182,19 @@ TIER_SAFEGUARDS = frozenset(
     }
 )
 """Safeguards of the cold tier."""
+TABLE_SAFEGUARDS = frozenset(
+    {
+        "commit_if_unchanged",
+        "plan_again",
+        "wait_at_gaps",
+        "add_earlier_objects",
+        "forget_deleted",
+        "exchange_replaced",
+        "progress_in_snapshot",
+        "files_of_others",
+    }
+)
+"""Safeguards of topics as tables."""
 
 
 @contextmanager
@@ -169,6 +203,7 @@ def patched(switches: Switches) -> Iterator[None]:
     changes = quorum_patches.changes(switches)
     changes += cluster_patches.changes(switches)
     changes += tier_patches.changes(switches)
+    changes += table_patches.changes(switches)
     for target, name, value in changes:
         # Only an instance attribute may be missing: a patch of a renamed method must fail.
         patch.object(target, name, value, create=name == "end").start()

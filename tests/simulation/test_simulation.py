@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
 from tests.simulation.ablation import look_for, table
 from tests.simulation.run import main, parse_seeds, replay_command
 from tests.simulation.simulate import simulate
-from tests.simulation.switches import CLUSTER_SAFEGUARDS, TIER_SAFEGUARDS, Switches, patched
+from tests.simulation.switches import (
+    CLUSTER_SAFEGUARDS,
+    TABLE_SAFEGUARDS,
+    TIER_SAFEGUARDS,
+    Switches,
+    patched,
+)
 
 _SEEDS = 220
 _CLUSTER_SEEDS = 80
 _TIER_SEEDS = 8
+_TABLE_SEEDS = 10
 _A_TEST = 10
 
 
@@ -44,13 +52,23 @@ def test_no_seed_with_an_object_store_violates_an_invariant(first: int) -> None:
         assert any("is an object" in line for line in outcome.lines)
 
 
+@pytest.mark.parametrize("first", range(0, _TABLE_SEEDS, _A_TEST))
+def test_no_seed_with_a_table_violates_an_invariant(first: int) -> None:
+    for seed in range(first, first + _A_TEST):
+        outcome = simulate(seed, tables=True)
+        again = replay_command(seed, tables=True)
+        assert outcome.violation is None, "\n".join([*outcome.lines, again])
+        assert outcome.records > 0
+
+
 def test_the_same_seed_gives_the_same_trace() -> None:
     first, second = (simulate(3) for _ in range(2))
     assert first.digest == second.digest
 
 
 @pytest.mark.parametrize(
-    ("hash_seed", "mode"), [("0", ""), ("1234", "services=True"), ("99", "tier=True")]
+    ("hash_seed", "mode"),
+    [("0", ""), ("1234", "services=True"), ("99", "tier=True"), ("7", "tables=True")],
 )
 def test_the_same_seed_gives_the_same_trace_in_another_process(hash_seed: str, mode: str) -> None:
     seeds = (5, 23)
@@ -65,8 +83,9 @@ def test_the_same_seed_gives_the_same_trace_in_another_process(hash_seed: str, m
         check=True,
         env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."},
     )
-    services, tier = mode.startswith("services"), mode.startswith("tier")
-    again = [simulate(seed, services=services, tier=tier).digest for seed in seeds]
+    services, tier, tables = (mode.startswith(each) for each in ("services", "tier", "tables"))
+    mode_of = partial(simulate, services=services, tier=tier, tables=tables)
+    again = [mode_of(seed).digest for seed in seeds]
     assert answer.stdout.split() == again
 
 
@@ -148,8 +167,14 @@ def test_a_missing_safeguard_of_the_cold_tier_is_found_out(safeguard: str, most:
     assert finding.found is not None
 
 
+@pytest.mark.parametrize("safeguard", sorted(TABLE_SAFEGUARDS))
+def test_a_missing_safeguard_of_tables_is_found_out(safeguard: str) -> None:
+    finding = look_for(safeguard, most=16, jobs=1)
+    assert finding.found is not None
+
+
 def test_every_safeguard_of_the_cluster_is_a_switch() -> None:
-    assert set(Switches.names()) > CLUSTER_SAFEGUARDS | TIER_SAFEGUARDS
+    assert set(Switches.names()) > CLUSTER_SAFEGUARDS | TIER_SAFEGUARDS | TABLE_SAFEGUARDS
 
 
 @pytest.mark.parametrize("safeguard", Switches.names())

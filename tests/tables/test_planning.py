@@ -55,6 +55,16 @@ def test_a_commit_takes_no_more_than_the_limit() -> None:
     assert found.extents == {0: Extent(0, 20)}
 
 
+def test_the_first_objects_are_added_also_if_they_arrive_after_later_ones() -> None:
+    began = {0: Extent(20, 30)}
+    found = planned(began, {0: [10, 20, 30]})
+    assert [each.first_offset for each in found.added] == [10, 30]
+    assert found.extents == {0: Extent(10, 40)}
+    apart = planned(began, {0: [0, 20]})
+    assert apart.is_empty
+    assert apart.gaps == (Gap(0, 10, 20),)
+
+
 def test_what_the_table_has_is_not_added_again() -> None:
     assert planned({0: Extent(0, 30)}, {0: [0, 10, 20]}).is_empty
 

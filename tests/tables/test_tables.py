@@ -130,6 +130,40 @@ def test_a_gap_between_objects_is_reported_and_not_skipped(
     assert offsets(tables) == list(range(30))
 
 
+def test_the_first_object_is_added_also_if_it_arrives_after_the_second(
+    lake: LakeFolder, tables: Tables
+) -> None:
+    for _ in range(2):
+        lake.add(str(ORDERS), 10)
+    first = lake.objects()[0]
+    away = first.rename(lake.root / "away")
+    tables.backfill(ORDERS)
+    assert offsets(tables) == list(range(10, 20))
+    away.rename(first)
+    assert tables.backfill(ORDERS).records == 10
+    assert offsets(tables) == list(range(20))
+
+
+def test_a_snapshot_that_becomes_the_current_one_does_not_expire(
+    lake: LakeFolder, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        lake.add(str(ORDERS), 10)
+        tables.backfill(ORDERS)
+    commit = type(tables._catalog).commit_table
+
+    def roll_back_first(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        table = table_of(tables)
+        table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+        return commit(*arguments)
+
+    monkeypatch.setattr(type(tables._catalog), "commit_table", roll_back_first)
+    with pytest.raises(Unavailable, match="could not be changed"):
+        tables.expire(ORDERS, RealClock().wall_us() + 1_000_000)
+    assert offsets(tables) == list(range(10))
+
+
 def test_committers_at_the_same_time_add_each_object_once(
     lake: LakeFolder, make_tables: MakeTables
 ) -> None:
