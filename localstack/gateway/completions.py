@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from localstack.deployment.account import EmulatedAccount
+from localstack.gateway.athena import Workgroups
 from localstack.gateway.bucket_policies import BucketPolicies
 from localstack.gateway.cloudwatch import CloudWatchCbor
 from localstack.gateway.dlm import DlmPolicies
@@ -17,6 +18,7 @@ def for_moto(moto: EmulatedAccount, ecs: EcsDeployments) -> list[Completion]:
     """What the plugin needs beyond the account that is in moto."""
     return [
         ecs,
+        Workgroups(),
         DlmPolicies(),
         BucketPolicies(),
         Machines(),

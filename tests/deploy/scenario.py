@@ -262,6 +262,7 @@ class _Run:
             if (now := len(self._engine.resources())) != before:
                 problems.append(f"{before - now} resources were deleted nevertheless")
             yield self._result(name, outcome, problems, fails=True, destroying=True)
+        self._base["protect"] = "false"  # prod has it from the beginning
         self._configure()
         yield self._result("protect no longer", self._engine.up())
 
