@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
@@ -92,14 +92,15 @@ class TopicMetadata(Protocol):
 class StoredTopicMetadata:
     """Reads from the store every time."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, defaults: Callable[[], Policy]) -> None:
         self._store = store
+        self._defaults = defaults
 
     async def describe(self, name: TopicName) -> TopicRecord | None:
         return await topics.get(self._store, name)
 
     async def policy(self, name: TopicName) -> Policy:
-        return await topics.effective_policy(self._store, name)
+        return await topics.effective_policy(self._store, name, self._defaults())
 
     async def gone(self, name: TopicName) -> None: ...
 
@@ -126,7 +127,7 @@ class Broker:
     ) -> None:
         self.settings = settings
         self.tier = tier
-        self._metadata = metadata or StoredTopicMetadata(store)
+        self._metadata = metadata or StoredTopicMetadata(store, self.policy_defaults)
         self._owners = owners or OwnsEveryTopic()
         self.store = store
         self.ledgers = storage
@@ -162,6 +163,7 @@ class Broker:
             self.unused_topics,
             # In a cluster, owners open their topics when they get them.
             self._open_idle if metadata is None else None,
+            self.refresh_policies,
         )
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
         self.replacing = Replacing(tier, clock)
@@ -202,6 +204,16 @@ class Broker:
                     opened += 1
                 if opened == _IDLE_AT_ONCE:
                     return
+
+    def policy_defaults(self) -> Policy:
+        """The limits of topics for which neither they nor their namespace set any."""
+        return Policy(**asdict(self.settings.policy))
+
+    async def refresh_policies(self) -> None:
+        """Apply changed policies to open topics."""
+        for topic in list(self.loaded()):
+            with suppress(NotFound):  # it is being deleted
+                topic.policy = await self._metadata.policy(topic.name)
 
     def _grace(self, in_objects: bool) -> float:
         return self.settings.tier.grace_seconds if in_objects else self.settings.grace_seconds

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from broker_containers import settable
 from broker_containers.schemas.compatibility import JsonRules
 from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from broker_containers.topic_log.managed_ledger import LedgerSettings
 from broker_containers.topics.tiering import TieringSettings
+from sulina.metadata.keys.policy import Policy, require_consistent
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,59 @@ class HttpSettings:
         "Host names by which brokers without tokens may be called over HTTP, besides localhost, IP "
         "addresses and their own; * allows all.")
     # fmt: on
+
+
+_MOST_MS = int(100 * settable.YEAR * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySettings:
+    """Limits of topics for which neither they nor their namespace set any; 0 is no limit."""
+
+    # fmt: off
+    max_producers_per_topic: int = settable.count(0, 0, 1 << 30, settable.ALL,
+        "Maximum number of producers of a topic.")
+    max_subscriptions_per_topic: int = settable.count(0, 0, 1 << 30, settable.ALL,
+        "Maximum number of subscriptions of a topic.")
+    max_consumers_per_topic: int = settable.count(0, 0, 1 << 30, settable.ALL,
+        "Maximum number of consumers of a topic, all subscriptions counted.")
+    max_consumers_per_subscription: int = settable.count(0, 0, 1 << 30, settable.ALL,
+        "Maximum number of consumers of a subscription.")
+    max_message_size: int = settable.bytes(10 << 20, 0, 64 << 20, settable.ALL,
+        "Maximum size of a message, before compression.")
+    retention_ms: int = settable.count(0, 0, _MOST_MS, settable.ALL,
+        "Milliseconds after which records may be deleted, consumed or not.")
+    retention_bytes: int = settable.bytes(0, 0, 1 << 60, settable.ALL,
+        "A topic's oldest records beyond this size may be deleted, consumed or not.")
+    delete_consumed: bool = settable.flag(False, settable.ALL,
+        "Records that every subscription has acknowledged may be deleted.")
+    ttl_ms: int = settable.count(0, 0, _MOST_MS, settable.ALL,
+        "Milliseconds after which no subscription delivers a record.")
+    local_retention_ms: int = settable.count(0, 0, _MOST_MS, settable.ALL,
+        "Milliseconds after which entries of tiered ledgers may be deleted; 0: tier.local_seconds.")
+    local_retention_bytes: int = settable.bytes(0, 0, 1 << 60, settable.ALL,
+        "How much of the newest data stays as entries; 0: tier.local_bytes.")
+    local_delete_consumed: bool = settable.flag(False, settable.ALL,
+        "Entries of tiered ledgers that every subscription has acknowledged may be deleted.")
+    backlog_bytes: int = settable.bytes(0, 0, 1 << 60, settable.ALL,
+        "How far the slowest subscription of a topic may be behind.")
+    backlog_drop_oldest: bool = settable.flag(False, settable.ALL,
+        "Whether the oldest records are deleted beyond backlog_bytes; if not, producers are "
+        "refused.")
+    delete_unused_ms: int = settable.count(0, 0, _MOST_MS, settable.ALL,
+        "Milliseconds after which a topic that nobody used may be deleted.")
+    compact: bool = settable.flag(False, settable.ALL,
+        "Whether only the newest of tiered records with the same key is kept.")
+    tombstone_retention_ms: int = settable.count(86_400_000, 0, _MOST_MS, settable.ALL,
+        "Milliseconds for which compaction keeps tombstones; 0 keeps them for good.")
+    freshness_ms: int = settable.count(0, 0, _MOST_MS, settable.ALL,
+        "Milliseconds after which a record is in an object; 0: as tier.* says.")
+    merge_bytes: int = settable.bytes(0, 0, 1 << 50, settable.ALL,
+        "Size up to which small objects are merged; 0: as tier.* says.")
+    # fmt: on
+
+    def __post_init__(self) -> None:
+        require_consistent(Policy(**asdict(self)), "the cluster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +147,6 @@ class BrokerSettings:
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     tier: TieringSettings = field(default_factory=TieringSettings)
     subscription: SubscriptionLimits = field(default_factory=SubscriptionLimits)
+    policy: PolicySettings = field(default_factory=PolicySettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     # fmt: on

@@ -17,7 +17,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.quotas.stored_counts import StoredCounts, counted
 from sulina.metadata.keys import namespaces, record, subscriptions, topics
 from sulina.metadata.keys.path import NAMESPACES, TOPICS, name_of, part
-from sulina.metadata.keys.policy import Policy
+from sulina.metadata.keys.policy import NamespacePolicy, Policy, PolicyOverrides
 from sulina.metadata.keys.subscriptions import SubscriptionRecord
 from sulina.metadata.keys.topics import TopicRecord
 from sulina.metadata.prefix_cache import CachedTable, PrefixCache
@@ -39,7 +39,9 @@ class MetadataCache:
         self._clock = clock
         self._topics: dict[str, dict[TopicName, TopicRecord]] = {}
         self._subscriptions: dict[TopicName, dict[str, SubscriptionRecord]] = {}
-        self._policies: CachedTable[Policy] = CachedTable(NAMESPACES, _policy)
+        self.defaults: Callable[[], Policy] = Policy
+        """What the brokers' settings say of limits that neither topic nor namespace sets."""
+        self._policies: CachedTable[PolicyOverrides] = CachedTable(NAMESPACES, _policy)
         self._policies.on_change(self._namespace_changed)
         found: CachedTable[TopicRecord | SubscriptionRecord] = CachedTable(
             TOPICS, _topic_or_subscription
@@ -71,7 +73,8 @@ class MetadataCache:
 
     async def policy(self, name: TopicName) -> Policy:
         """The policy in force for a topic. Raises ``NotFound``."""
-        return self.known_policy(name) or await topics.effective_policy(self._store, name)
+        known = self.known_policy(name)
+        return known or await topics.effective_policy(self._store, name, self.defaults())
 
     async def gone(self, name: TopicName) -> None:
         """Wait briefly until a deleted topic is no longer known here."""
@@ -92,7 +95,8 @@ class MetadataCache:
     async def namespace(self, namespace: str) -> Policy:
         """A namespace's policy. Raises ``NotFound`` if the store has none."""
         found = self._policies.items.get(f"{part(namespace)}/policy")
-        return found or await namespaces.get_policy(self._store, namespace)
+        found = found or await namespaces.get_overrides(self._store, namespace)
+        return found.over(self.defaults())
 
     # ---- from memory only ----
 
@@ -106,7 +110,9 @@ class MetadataCache:
         if found is not None and found.partition_of:
             found = self.known(TopicName.parse(found.partition_of))
         general = self._policies.items.get(f"{part(name.namespace)}/policy")
-        return None if found is None or general is None else found.policy.over(general)
+        if found is None or general is None:
+            return None
+        return found.policy.over(general.over(self.defaults()))
 
     def subscriptions(self, topic: TopicName) -> dict[str, SubscriptionRecord]:
         """The known subscriptions of a topic."""
@@ -134,7 +140,7 @@ class MetadataCache:
 
     # ---- watching ----
 
-    def _namespace_changed(self, rest: str, policy: Policy | None) -> None:
+    def _namespace_changed(self, rest: str, policy: PolicyOverrides | None) -> None:
         if policy is not None:
             self._tell(name_of(rest.partition("/")[0]), None)
 
@@ -176,11 +182,14 @@ def follow_policies(broker: Broker, cache: MetadataCache) -> None:
             if name.namespace == namespace and topic in (None, name, base):
                 found.policy = cache.known_policy(name) or found.policy
 
+    cache.defaults = broker.policy_defaults
     cache.on_policy(changed)
 
 
-def _policy(item: KeyValue) -> Policy | None:
-    return record.decode(Policy, item) if item.key.endswith("/policy") else None
+def _policy(item: KeyValue) -> PolicyOverrides | None:
+    if not item.key.endswith("/policy"):
+        return None
+    return record.decode(NamespacePolicy, item).overrides
 
 
 def _topic_or_subscription(item: KeyValue) -> TopicRecord | SubscriptionRecord | None:

@@ -23,7 +23,7 @@ from broker_containers.topics.topic import Topic
 from sulina.audit import TOPIC as AUDIT_TOPIC
 from sulina.errors import Refused
 from sulina.metadata.keys import ledgers, namespaces, topics
-from sulina.metadata.keys.policy import Policy
+from sulina.metadata.keys.policy import Policy, require_consistent
 from sulina.metadata.keys.topics import TopicRecord
 from sulina.metadata.store import MetadataStore
 from sulina.model import Delivery
@@ -161,28 +161,33 @@ class TopicHandlers:
 
     @handles(NamespaceOperations.describe)
     async def describe_namespace(self, namespace: str) -> NamespaceDetails:
-        policy = await namespaces.get_policy(self._store, namespace)
+        own = await namespaces.get_overrides(self._store, namespace)
+        policy = own.over(self._broker.policy_defaults())
         found = await topics.list_all(self._store, namespace)
         return NamespaceDetails(namespace, len(found), policy)
 
     @handles(NamespaceOperations.policy)
     async def namespace_policy(self, namespace: str, **limits: Unpack[NamespaceLimits]) -> Policy:
+        own = await namespaces.get_overrides(self._store, namespace)
+        defaults = self._broker.policy_defaults()
         if not limits:
-            return await namespaces.get_policy(self._store, namespace)
+            return own.over(defaults)
         if namespace == SYSTEM:
             raise Refused(
                 f"the limits of {namespace!r} can't be changed: they would apply to the audit "
                 f"trail, {AUDIT_TOPIC}"
             )
-        changed = await namespaces.update_policy(self._store, namespace, limits)
+        wanted = own.with_changes(limits).over(defaults)
+        require_consistent(wanted, f"the namespace {namespace!r}")
+        await namespaces.update_policy(self._store, namespace, limits)
         await self._apply_policies(namespace)
-        return changed
+        return (await namespaces.get_overrides(self._store, namespace)).over(defaults)
 
     async def _apply_policies(self, namespace: str) -> None:
         async with self._applying:  # one at a time, so that the newest is applied last
             for topic in list(self._broker.loaded()):
                 if topic.name.namespace == namespace:
-                    topic.policy = await topics.effective_policy(self._store, topic.name)
+                    topic.policy = await self._effective(topic.name)
 
     # ---- topics ----
 
@@ -228,27 +233,34 @@ class TopicHandlers:
     async def policy(self, topic: str, **limits: Unpack[TopicLimits]) -> Policy:
         name = TopicName.parse(topic)
         if limits:
+            own, general = await topics.overrides(self._store, name)
+            defaults = self._broker.policy_defaults()
+            wanted = own.with_changes(limits).over(general.over(defaults))
+            require_consistent(wanted, str(name))
             await topics.update_policy(self._store, name, limits)
             await self._apply_policies(name.namespace)
-        return await topics.effective_policy(self._store, name)
+        return await self._effective(name)
+
+    async def _effective(self, name: TopicName) -> Policy:
+        return await topics.effective_policy(self._store, name, self._broker.policy_defaults())
 
     @handles(TopicOperations.policy_sources)
     async def policy_sources(self, topic: str) -> Mapping[str, PolicySource]:
         name = TopicName.parse(topic)
-        record = await self._broker.describe(name, create=False, delivery=None)
-        if record.partition_of:
-            whole = TopicName.parse(record.partition_of)
-            record = await self._broker.describe(whole, create=False, delivery=None)
-        of_namespace = await namespaces.get_policy(self._store, name.namespace)
-        default = Policy()
-        return {
-            each.name: PolicySource.TOPIC
-            if getattr(record.policy, each.name) is not None
-            else PolicySource.NAMESPACE
-            if getattr(of_namespace, each.name) != getattr(default, each.name)
-            else PolicySource.DEFAULT
-            for each in fields(Policy)
-        }
+        own, general = await topics.overrides(self._store, name)
+        cluster, built_in = self._broker.policy_defaults(), Policy()
+        policy = own.over(general.over(cluster))
+        sources: dict[str, PolicySource] = {}
+        for each in fields(Policy):
+            value, source = getattr(policy, each.name), PolicySource.DEFAULT
+            if getattr(own, each.name) is not None:
+                source = PolicySource.TOPIC
+            elif getattr(general, each.name) is not None:
+                source = PolicySource.NAMESPACE
+            elif value != getattr(built_in, each.name):
+                source = PolicySource.CLUSTER
+            sources[each.name] = source
+        return sources
 
     @handles(TopicOperations.describe)
     async def describe(self, topic: str) -> TopicDetails:

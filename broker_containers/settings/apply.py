@@ -41,6 +41,8 @@ async def single_broker_config(broker: Broker) -> AsyncIterator[RuntimeConfig]:
 def apply_to_broker(broker: Broker, live: LiveSettings) -> None:
     """Use ``live`` from now on; operations in progress are not interrupted."""
     settings = live.broker
+    if settings.policy != broker.settings.policy:
+        broker.retention.outdated = True
     broker.settings = settings
     broker.cache.resize(settings.cache_bytes)
     broker.cursors.interval = settings.cursor_flush_seconds

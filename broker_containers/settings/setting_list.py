@@ -21,6 +21,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "ledger": ("broker", "ledger"),
     "tier": ("broker", "tier"),
     "subscription": ("broker", "subscription"),
+    "policy": ("broker", "policy"),
     "cluster": ("cluster",),
     "balance": ("cluster", "balance"),
     "weights": ("cluster", "balance", "weights"),
@@ -41,7 +42,7 @@ def _declared(*sections: str) -> dict[str, Setting]:
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {
-    **_declared("broker", "ledger", "tier", "subscription"),
+    **_declared("broker", "ledger", "tier", "subscription", "policy"),
     "log.level": Setting(
         "log.level",
         ("log_level",),

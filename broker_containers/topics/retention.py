@@ -75,10 +75,12 @@ class Retention:
         grace: Callable[[bool], float] = lambda _: 0.0,
         unused: UnusedTopics | None = None,
         open_idle: Callable[[], Awaitable[None]] | None = None,
+        refresh: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """``grace``: how many seconds to keep what is removed, with objects or without.
 
-        ``open_idle`` opens topics that nobody uses and that have a policy to apply.
+        ``open_idle`` opens topics that nobody uses and that have a policy to apply, ``refresh``
+        brings the policies of open ones up to date.
         """
         self._clock = clock
         self.interval = interval
@@ -88,6 +90,9 @@ class Retention:
         self._grace = grace
         self._unused = unused
         self._open_idle = open_idle
+        self._refresh = refresh
+        self.outdated = False
+        """The brokers' settings of policies changed since they were applied."""
         self.audit: RecordedRetention | None = None
         """Applies to the audit trail."""
 
@@ -102,6 +107,13 @@ class Retention:
                     await self._open_idle()
                 except SulinaError as error:
                     _log.warning("cannot look for idle topics; will retry: %s", error)
+            if self.outdated and self._refresh is not None:
+                self.outdated = False
+                try:
+                    await self._refresh()
+                except SulinaError as error:
+                    self.outdated = True
+                    _log.warning("cannot apply changed policies; will retry: %s", error)
             for topic in list(self._topics()):
                 for subscription in list(topic.subscriptions.values()):
                     subscription.expire()

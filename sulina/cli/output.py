@@ -144,14 +144,19 @@ def readable_limits(limits: Policy) -> dict[str, Any]:
     }
 
 
-def show_limits(settings: CliSettings, limits: Policy) -> None:
-    """Print the limits of a topic or namespace, under the names that set them."""
+def show_limits(
+    settings: CliSettings, limits: Policy, sources: Mapping[str, str] | None = None
+) -> None:
+    """Print the limits of a topic or namespace, under the names that set them, and who set them."""
     if shown_as_json(settings, limits):
         return
     readable = readable_limits(limits)
     width = max(map(len, readable))
     for name, value in readable.items():
-        click.echo(f"{click.style(name, bold=True)}{'':{width - len(name)}}  {words(value)}")
+        source = f"  ({sources[name]})" if sources and name in sources else ""
+        click.echo(
+            f"{click.style(name, bold=True)}{'':{width - len(name)}}  {words(value)}{source}"
+        )
 
 
 def words(value: Any) -> str:

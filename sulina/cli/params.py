@@ -39,9 +39,11 @@ def namespace_name(value: str) -> str:
         raise click.BadParameter(str(error)) from None
 
 
-def limit(value: str) -> tuple[str, int | bool]:
-    """A limit as NAME=VALUE; the value is a whole number, true or false."""
+def limit(value: str) -> tuple[str, int | bool | None]:
+    """A limit as NAME=VALUE; the value is a whole number, true, false or default."""
     name, separator, text = value.partition("=")
+    if text == "default" and separator:
+        return name, None
     if not separator or not (text.isdigit() or text in ("true", "false")):
         raise click.BadParameter(
             f"{value!r} is not a limit: write NAME=VALUE, as in retention_ms=86400000"

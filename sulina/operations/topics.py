@@ -31,35 +31,54 @@ SEE_TOPIC = Right(None, "{topic}")
 MANAGE_NAMESPACE = Right(Action.NAMESPACES, "/{namespace}/*")
 
 
-class NamespaceLimits(TypedDict, total=False):
-    """Limits to change; 0 is no limit."""
+_LimitOfNamespace = Annotated[int | None, Between(), "null leaves it to the brokers' settings."]
 
-    max_producers_per_topic: Count
-    max_subscriptions_per_topic: Count
-    max_consumers_per_topic: Count
-    max_consumers_per_subscription: Count
-    max_message_size: Count
-    retention_ms: Annotated[Count, "Records older than this may be deleted, consumed or not."]
-    retention_bytes: Annotated[Count, "The oldest records beyond this size may be deleted."]
-    delete_consumed: Annotated[
-        bool, "Records that every subscription has acknowledged may be deleted."
+
+class NamespaceLimits(TypedDict, total=False):
+    """Limits to change; 0 is no limit, None leaves it to the brokers' settings."""
+
+    max_producers_per_topic: _LimitOfNamespace
+    max_subscriptions_per_topic: _LimitOfNamespace
+    max_consumers_per_topic: _LimitOfNamespace
+    max_consumers_per_subscription: _LimitOfNamespace
+    max_message_size: _LimitOfNamespace
+    retention_ms: Annotated[
+        int | None, Between(), "Records older than this may be deleted, consumed or not."
     ]
-    ttl_ms: Annotated[Count, "No subscription delivers records that were published earlier."]
+    retention_bytes: Annotated[
+        int | None, Between(), "The oldest records beyond this size may be deleted."
+    ]
+    delete_consumed: Annotated[
+        bool | None, "Records that every subscription has acknowledged may be deleted."
+    ]
+    ttl_ms: Annotated[
+        int | None, Between(), "No subscription delivers records that were published earlier."
+    ]
     local_retention_ms: Annotated[
-        Count, "Entries of tiered ledgers that are older may be deleted; 0: the brokers' setting."
+        int | None,
+        Between(),
+        "Entries of tiered ledgers that are older may be deleted; 0: the brokers' setting.",
     ]
     local_retention_bytes: Annotated[
-        Count, "This much of the newest data stays as entries, too; 0: the brokers' setting."
+        int | None,
+        Between(),
+        "This much of the newest data stays as entries, too; 0: the brokers' setting.",
     ]
     local_delete_consumed: Annotated[
-        bool, "Entries of tiered ledgers that every subscription has acknowledged may be deleted."
+        bool | None,
+        "Entries of tiered ledgers that every subscription has acknowledged may be deleted.",
     ]
-    backlog_bytes: Annotated[Count, "How far, in bytes, the slowest subscription may be behind."]
+    backlog_bytes: Annotated[
+        int | None, Between(), "How far, in bytes, the slowest subscription may be behind."
+    ]
     backlog_drop_oldest: Annotated[
-        bool, "Beyond backlog_bytes, delete the oldest records instead of refusing producers."
+        bool | None,
+        "Beyond backlog_bytes, delete the oldest records instead of refusing producers.",
     ]
     delete_unused_ms: Annotated[
-        Count, "A topic that nobody used for this long may be deleted with its data."
+        int | None,
+        Between(),
+        "A topic that nobody used for this long may be deleted with its data.",
     ]
     compact: Annotated[bool, "Of tiered records with the same key, only the newest is kept."]
     tombstone_retention_ms: Annotated[
@@ -154,6 +173,7 @@ class PolicySource(StrEnum):
 
     TOPIC = "topic"
     NAMESPACE = "namespace"
+    CLUSTER = "cluster"
     DEFAULT = "default"
 
 

@@ -194,8 +194,10 @@ async def test_of_two_changes_the_newer_is_in_force_though_the_older_took_longer
     reading, may_apply = asyncio.Event(), asyncio.Event()
     effective_policy = topics.effective_policy
 
-    async def slow_at_first(store: MetadataStore, name: TopicName) -> Policy:
-        policy = await effective_policy(store, name)
+    async def slow_at_first(
+        store: MetadataStore, name: TopicName, defaults: Policy | None = None
+    ) -> Policy:
+        policy = await effective_policy(store, name, defaults)
         if not reading.is_set():
             reading.set()
             await may_apply.wait()

@@ -15,6 +15,7 @@ from broker_containers.topics.retention_plan import expired, fates
 from sulina import Client, Refused, Start
 from sulina.metadata.keys.ledger_list import LedgerList, LedgerRef, LedgerState
 from sulina.metadata.keys.policy import Policy
+from sulina.names import TopicName
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.actions import ack_all, eventually, log_of, numbered, publish, read_all, take
 from tests.broker.moved_cluster import HOUR, MovedClock, MovedCluster, running
@@ -203,6 +204,56 @@ async def test_an_idle_topic_is_opened_to_apply_its_policy() -> None:
 
         await eventually(emptied)
         assert len(list(cluster.broker.loaded())) == 1
+
+
+async def test_each_limit_comes_from_the_topic_its_namespace_or_the_cluster(
+    cluster: MovedCluster, client: Client
+) -> None:
+    await client.admin.topics.create(TOPIC)
+    for setting, value in (("policy.ttl_ms", 5000), ("policy.backlog_bytes", 7)):
+        await client.admin("config.set", {"name": setting, "value": value})
+    await client.admin.namespaces.policy("default", backlog_bytes=0, retention_ms=9000)
+    await client.admin.topics.policy(TOPIC, retention_bytes=11)
+    policy = await client.admin.topics.policy(TOPIC)
+    sources = await client.admin.topics.policy_sources(TOPIC)
+    named = ("ttl_ms", "backlog_bytes", "retention_ms", "retention_bytes", "max_message_size")
+    assert [(getattr(policy, name), sources[name]) for name in named] == [
+        (5000, "cluster"),
+        (0, "namespace"),
+        (9000, "namespace"),
+        (11, "topic"),
+        (10 << 20, "default"),
+    ]
+    await client.admin.namespaces.policy("default", backlog_bytes=None)
+    assert (await client.admin.topics.policy(TOPIC)).backlog_bytes == 7
+    (topic,) = [*cluster.broker.loaded()] or [await cluster.broker.topic(TopicName.parse(TOPIC))]
+    await cluster.broker.refresh_policies()
+    assert topic.policy.ttl_ms == 5000, "a changed setting reaches open topics"
+
+
+@pytest.mark.parametrize(
+    ("limits", "problem"),
+    [
+        ({"retention_ms": 10, "ttl_ms": 20}, "retention is shorter than TTL.*raise retention_ms"),
+        ({"retention_ms": 10, "local_retention_ms": 20}, "local_retention_ms .* lower"),
+        ({"retention_bytes": 10, "local_retention_bytes": 20}, "local_retention_bytes .* lower"),
+        ({"backlog_drop_oldest": True}, "does nothing without backlog_bytes"),
+        ({"retention_ms": 20, "delete_unused_ms": 10}, "raise delete_unused_ms"),
+    ],
+)
+async def test_limits_that_contradict_each_other_are_refused(
+    client: Client, limits: dict[str, Any], problem: str
+) -> None:
+    await client.admin.topics.create(TOPIC)
+    with pytest.raises(Refused, match=problem):
+        await set_policy(client, **limits)
+    with pytest.raises(Refused, match=problem):
+        await client.admin("namespace.policy", {"namespace": "default", **limits})
+    first, *others = limits.items()
+    if others:  # also if one is the namespace's and the other the topic's
+        await client.admin("namespace.policy", {"namespace": "default", first[0]: first[1]})
+        with pytest.raises(Refused, match=problem):
+            await set_policy(client, **dict(others))
 
 
 def ledger(number: int, first: int, last: int, size: int, age_us: int) -> LedgerRef:

@@ -76,7 +76,9 @@ def delete(settings: CliSettings, name: str, yes: bool) -> None:
 )
 @click.argument("name", metavar="NAMESPACE", type=namespace_name)
 @click.argument("limits", metavar="[LIMIT=VALUE]...", nargs=-1, type=limit)
-def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool], ...]) -> None:
+def policy(
+    settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool | None], ...]
+) -> None:
     """Show or set the limits that apply to a namespace's topics. 0 means no limit."""
     changes = cast("NamespaceLimits", dict(limits))
     show_limits(settings, ask(settings, lambda admin: admin.namespaces.policy(name, **changes)))

@@ -46,7 +46,7 @@ _FIELDS: Final = ("retention_ms", "retention_bytes", "delete_consumed")
 )
 @click.option("--undo", is_flag=True, help="Restore what was removed and is not deleted yet.")
 def retention(
-    settings: CliSettings, name: str, asked: tuple[tuple[str, int | bool], ...], undo: bool
+    settings: CliSettings, name: str, asked: tuple[tuple[str, int | bool | None], ...], undo: bool
 ) -> None:
     """Show what retention removes of a topic, and when; nothing is changed without --undo.
 

@@ -30,6 +30,7 @@ from sulina.cli.progress import Progress
 from sulina.cli.running import ask, connected, run
 from sulina.cli.settings import CliSettings
 from sulina.errors import Retriable, UnknownOutcome
+from sulina.metadata.keys.policy import contradictions
 from sulina.model import Delivery
 from sulina.names import MAX_PARTITIONS
 from sulina.operations.json_types import plain
@@ -179,13 +180,22 @@ def _log_row(log: TopicLog) -> dict[str, Any]:
 )
 @click.argument("name", metavar="TOPIC", type=topic_name)
 @click.argument("limits", metavar="[LIMIT=VALUE]...", nargs=-1, type=limit)
-def policy(settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool], ...]) -> None:
+def policy(
+    settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool | None], ...]
+) -> None:
     """Show or set the limits of a topic: retention, producers, consumers and others.
 
-    0 means no limit. A limit that the topic does not set comes from its namespace.
+    0 means no limit, and `default` as a value removes the topic's own. A limit that the topic does
+    not set comes from its namespace, then from the brokers' settings (policy.*).
     """
     changes = cast("TopicLimits", dict(limits))
-    show_limits(settings, ask(settings, lambda admin: admin.topics.policy(name, **changes)))
+    found = ask(settings, lambda admin: admin.topics.policy(name, **changes))
+    if settings.json:
+        show_limits(settings, found)
+        return
+    show_limits(settings, found, ask(settings, lambda admin: admin.topics.policy_sources(name)))
+    for problem in contradictions(found):
+        echo(f"Warning: {problem}.")
 
 
 @topic.command("lookup", examples=["sulina topic lookup /default/orders"])

@@ -13,7 +13,7 @@ from sulina.errors import AlreadyExists, NotFound, Refused
 from sulina.metadata import cas
 from sulina.metadata.keys import record
 from sulina.metadata.keys.path import NAMESPACES, name_of, namespace_root, topics_root
-from sulina.metadata.keys.policy import Policy
+from sulina.metadata.keys.policy import NamespacePolicy, Policy, PolicyOverrides
 from sulina.metadata.store import (
     Absent,
     Compare,
@@ -58,26 +58,34 @@ async def create(store: MetadataStore, namespace: str, policy: Policy) -> None:
 
 async def get_policy(store: MetadataStore, namespace: str) -> Policy:
     """A namespace's policy. Raises ``NotFound`` if there is no such namespace."""
-    policy = await record.get(store, Policy, policy_key(namespace))
+    return (await get_overrides(store, namespace)).over(Policy())
+
+
+async def get_overrides(store: MetadataStore, namespace: str) -> PolicyOverrides:
+    """The limits that a namespace sets itself. Raises ``NotFound``."""
+    policy = await record.get(store, NamespacePolicy, policy_key(namespace))
     if policy is None:
         raise missing(namespace)
-    return policy
+    return policy.overrides
 
 
 async def update_policy(store: MetadataStore, namespace: str, changes: Mapping[str, Any]) -> Policy:
     """Set the limits in ``changes`` and keep all others; returns the resulting policy.
+
+    None leaves a limit to the brokers' settings.
 
     Durable when it returns. Concurrent updates of different limits all take effect. Raises
     ``NotFound`` if there is no such namespace, ``Refused`` for invalid limits, and ``Overloaded``
     if others keep changing the policy at the same time.
     """
 
-    def change(current: Policy | None) -> Policy:
+    def change(current: NamespacePolicy | None) -> NamespacePolicy:
         if current is None:
             raise missing(namespace)
-        return current.with_changes(changes)
+        return current.changed(changes)
 
-    return await record.update(store, Policy, policy_key(namespace), change)
+    stored = await record.update(store, NamespacePolicy, policy_key(namespace), change)
+    return stored.overrides.over(Policy())
 
 
 async def list_names(store: MetadataStore) -> list[str]:

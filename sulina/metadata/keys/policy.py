@@ -1,4 +1,4 @@
-"""Limits that a namespace sets for its topics and that a topic may set for itself."""
+"""Limits of topics: the brokers' settings have them for all, a namespace or a topic its own."""
 
 from __future__ import annotations
 
@@ -67,8 +67,40 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class NamespacePolicy(Policy):
+    """The limits of a namespace, as they are stored, and which of them it sets itself."""
+
+    own: tuple[str, ...] = ()
+    """Earlier versions did not store it: what differs from the defaults is the namespace's too."""
+
+    def changed(self, changes: Mapping[str, Any]) -> NamespacePolicy:
+        """A copy with the limits in ``changes``, which are the namespace's own from now on.
+
+        None leaves a limit to the brokers' settings. Raises ``Refused`` for invalid ones.
+        """
+        checked = _checked(changes, nullable=True)
+        own = (set(self.own) | checked.keys()) - {n for n, v in checked.items() if v is None}
+        defaults = Policy()
+        values = {n: getattr(defaults, n) if v is None else v for n, v in checked.items()}
+        return replace(self, **values, own=tuple(sorted(own)))
+
+    @property
+    def overrides(self) -> PolicyOverrides:
+        """What it sets itself."""
+        defaults = Policy()
+        values = {field.name: getattr(self, field.name) for field in fields(Policy)}
+        return PolicyOverrides(
+            **{
+                name: value
+                for name, value in values.items()
+                if name in self.own or value != getattr(defaults, name)
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyOverrides:
-    """The limits that a topic sets for itself; None means that the namespace's limit applies."""
+    """The limits that a topic or namespace sets itself; None leaves one to the next level."""
 
     max_producers_per_topic: int | None = None
     max_subscriptions_per_topic: int | None = None
@@ -118,7 +150,7 @@ def _checked(changes: Mapping[str, Any], *, nullable: bool) -> dict[str, Any]:
 
 
 def _check(policy: Policy | PolicyOverrides) -> None:
-    for field in fields(policy):
+    for field in fields(Policy):
         value = getattr(policy, field.name)
         if value is not None and value < 0:
             raise Refused(f"{field.name} cannot be {value}: use 0 for no limit")
@@ -127,3 +159,35 @@ def _check(policy: Policy | PolicyOverrides) -> None:
             f"freshness_ms cannot be {policy.freshness_ms}: use at least {_FRESHEST_MS}, or 0 for "
             "the brokers' setting"
         )
+
+
+def contradictions(policy: Policy) -> list[str]:
+    """What in a policy contradicts itself, each with its remedy."""
+    found: list[str] = []
+    if 0 < policy.retention_ms < policy.ttl_ms:
+        found.append(
+            f"retention is shorter than TTL: retention_ms ({policy.retention_ms}) deletes records "
+            f"that ttl_ms ({policy.ttl_ms}) still delivers; raise retention_ms, or lower ttl_ms"
+        )
+    for name in ("retention_ms", "retention_bytes"):
+        whole, local = getattr(policy, name), getattr(policy, f"local_{name}")
+        if 0 < whole < local:
+            found.append(
+                f"local_{name} ({local}) keeps more on storage nodes than {name} ({whole}) keeps "
+                f"at all; lower local_{name}, or raise {name}"
+            )
+    if policy.backlog_drop_oldest and not policy.backlog_bytes:
+        found.append("backlog_drop_oldest does nothing without backlog_bytes; set both")
+    if 0 < policy.delete_unused_ms < max(policy.retention_ms, policy.ttl_ms):
+        found.append(
+            f"delete_unused_ms ({policy.delete_unused_ms}) deletes topics with records that "
+            "retention_ms or ttl_ms still keep; raise delete_unused_ms, or lower them"
+        )
+    return found
+
+
+def require_consistent(policy: Policy, where: str) -> None:
+    """Raises ``Refused`` if a policy contradicts itself."""
+    found = contradictions(policy)
+    if found:
+        raise Refused(f"the policy of {where} would contradict itself: {'; '.join(found)}")

@@ -106,17 +106,27 @@ async def update_policy(
     return (await record.update(store, TopicRecord, key(topic), change)).policy
 
 
-async def effective_policy(store: MetadataStore, topic: TopicName) -> Policy:
-    """The limits in force for a topic: its own over those of its namespace.
+async def effective_policy(
+    store: MetadataStore, topic: TopicName, defaults: Policy | None = None
+) -> Policy:
+    """The limits in force for a topic: its own over its namespace's over the brokers' settings.
 
     Raises ``NotFound`` if the topic or its namespace does not exist.
     """
+    own, general = await overrides(store, topic)
+    return own.over(general.over(defaults or Policy()))
+
+
+async def overrides(
+    store: MetadataStore, topic: TopicName
+) -> tuple[PolicyOverrides, PolicyOverrides]:
+    """What a topic sets itself, and what its namespace does. Raises ``NotFound``."""
     found = await get(store, topic)
     if found is not None and found.partition_of:
         found = await get(store, TopicName.parse(found.partition_of))
     if found is None:
         raise missing(topic)
-    return found.policy.over(await namespaces.get_policy(store, topic.namespace))
+    return found.policy, await namespaces.get_overrides(store, topic.namespace)
 
 
 def missing(topic: TopicName) -> NotFound:
