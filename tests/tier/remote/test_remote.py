@@ -6,13 +6,19 @@ import asyncio
 
 import pytest
 
-from broker_containers.topics.replacing import replaceable
+from broker_containers.topic_log.managed_ledger import ManagedLedger
+from broker_containers.topics.replacing import Erase, replaceable
 from broker_containers.topics.tiering import untiered
 from storage_grpc.tier.tier import Rewrite, head_of
 from sulina.errors import CorruptEntry, NotFound, Unavailable, UnknownOutcome
+from sulina.lake.erasing import key_digest
+from sulina.lake.summary import ObjectHead
 from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.metadata.keys.ledgers import TieredRef
+from sulina.metadata.keys.policy import Policy
 from sulina.wire.decode import Frame
+from sulina.wire.encode import Origin, encode_frame
+from tests.support.logs import append
 from tests.tier.remote.cluster import TierCluster, tier_cluster
 from tests.tier.world import TOPIC, read_all
 
@@ -67,6 +73,44 @@ async def test_nodes_replace_objects_by_one_and_delete_them_later(cluster: TierC
     assert len(await world.keys()) == len([ref for ref in again.refs if ref.tiered])
     with pytest.raises(NotFound):
         await cluster.tier().verify(head_of(TOPIC, old[0]))
+
+
+async def test_nodes_compact_objects_and_erase_keys_from_them(cluster: TierCluster) -> None:
+    world, broker = cluster.world, cluster.broker()
+    log = await world.log(broker)
+    for number in range(40):  # 13 keys in turns; payloads so large that there are many ledgers
+        frame = encode_frame(
+            Origin("p"), number, [b"%d" % number * 200], number + 1, keys=[b"k%d" % (number % 13)]
+        )
+        await append(log, frame)
+    await broker.tiering.flush(log)
+    await broker.tiering.round()
+    while await broker.compacting.step(log, Policy(compact=True)):
+        pass
+    cleaned = log.compaction.cleaned
+    assert 26 < cleaned < 40
+    newest = range(cleaned - 13, cleaned)
+    assert await offsets(log) == [*newest, *range(cleaned, 40)]
+    tier, head = cluster.tier(), head_of(TOPIC, log.refs[-1])
+    found = [await tier.count_keys(head_of(TOPIC, ref), [key_digest(b"k0")]) for ref in log.refs]
+    assert sum(found) == len([number for number in await offsets(log) if number % 13 == 0])
+    key = b"k%d" % (39 % 13)
+    made = await broker.replacing.erase_objects(
+        log, log.refs[-1:], Erase((key_digest(key),), 0), seconds=60.0, keep_seconds=60.0
+    )
+    assert made.erased >= 1 and made.others.startswith("v1-")
+    with pytest.raises(NotFound):
+        await tier.count_keys(ObjectHead(TOPIC, head.ledger + 1000, 0), [key_digest(key)])
+    assert not await tier.count_keys(head_of(TOPIC, log.refs[-1]), [key_digest(key)])
+    assert await offsets(log) == [*newest, *range(cleaned, 40)]
+
+
+async def offsets(log: ManagedLedger) -> list[int]:
+    """The offsets of all records."""
+    reader, found = log.reader(0), list[int]()
+    while frames := await reader.read(1 << 20):
+        found += [offset for each in frames for offset in range(each.base, each.header.next_offset)]
+    return found
 
 
 async def test_nodes_write_typed_columns_with_the_schemas_they_are_given(
