@@ -9,6 +9,7 @@ from broker_containers.operations.running import handles
 from broker_containers.operations.topics import parts_of
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.erasing import Erasure
+from broker_containers.topics.replacing import records_in
 from storage_grpc.tier.tier import Tier, head_of, key_of
 from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable
 from sulina.metadata.keys import ledgers
@@ -154,7 +155,7 @@ def _row(topic: TopicName, ref: LedgerRef) -> LedgerRow:
         where=where,
         first_offset=ref.first_offset,
         last_offset=ref.last_offset,
-        records=ref.records if ref.last_offset is not None else None,
+        records=records_in(ref) if ref.last_offset is not None else None,
         bytes=ref.bytes,
         first_time_us=ref.first_time_us,
         last_time_us=ref.last_time_us,

@@ -15,7 +15,7 @@ from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.lake.typed.table import TableSchema
 from sulina.names import TopicName
 from sulina.wire.encode import Origin, encode_frame
-from sulina.wire.header import assign
+from sulina.wire.header import assign, parse_header
 
 NOON = 1_777_636_800_000_000
 """2026-05-01T12:00:00Z in microseconds."""
@@ -85,21 +85,31 @@ class LakeFolder:
         return summary
 
     def replace(
-        self, old: Sequence[Path], generation: int, table: TableSchema | None = None
+        self,
+        old: Sequence[Path],
+        generation: int,
+        table: TableSchema | None = None,
+        without: range = range(0),
     ) -> Path:
-        """One object with the records of ``old``, which stay, as a storage node makes it."""
+        """One object with the records of ``old``, which stay, as a storage node makes it.
+
+        Frames that begin at an offset in ``without`` are left out.
+        """
         footers = [open_footer(path.read_bytes(), path.stat().st_size) for path in old]
         first, last = footers[0], footers[-1]
         assert isinstance(first, Footer) and isinstance(last, Footer)
         start, end = first.summary, last.summary
         head = ObjectHead(end.topic, end.ledger, start.first_offset, generation, end.last_offset)
-        encoder = LedgerEncoder(head, EncoderSettings(self.row_group_bytes), table)
+        settings = EncoderSettings(self.row_group_bytes)
+        encoder = LedgerEncoder(head, settings, table, sparse=True)
         chunks: list[bytes] = []
         for path, footer in zip(old, footers, strict=True):
             assert isinstance(footer, Footer)
             for group in footer.row_groups:
                 data = path.read_bytes()[group.start : group.end]
-                chunks += encoder.add(decode_row_group(footer, group, data))
+                frames = decode_row_group(footer, group, data)
+                kept = [each for each in frames if parse_header(each).base_offset not in without]
+                chunks += encoder.add(kept)
         rest, _ = encoder.finish()
         place = head.first_offset, head.ledger, generation, head.last_offset
         key = object_key(head.topic, *place)

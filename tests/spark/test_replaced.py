@@ -42,6 +42,15 @@ def test_the_audit_finds_no_fault(merged: LakeFolder) -> None:
     assert report["faults"] == 0 and report["records"] == 100
 
 
+def test_the_audit_allows_for_offsets_that_compaction_removed(lake: LakeFolder) -> None:
+    for _ in range(3):
+        lake.add(ORDERS, 100)
+    lake.replace(lake.objects()[:2], 1, without=range(50, 150))
+    report = audit(lake)
+    assert report["faults"] == 0 and report["records"] == 200
+    assert offsets(lake) == [*range(50), *range(150, 300)]
+
+
 def test_spark_reads_by_listing_once_and_a_plain_folder_fails(
     spark: SparkSession, merged: LakeFolder
 ) -> None:
