@@ -31,11 +31,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table, Transaction
-from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AssertCurrentSchemaId,
     SetCurrentSchemaUpdate,
+    TableUpdate,
 )
 from pyiceberg.types import LongType
 
@@ -81,6 +82,23 @@ def table_name(topic: TopicName) -> str:
     return f"{topic.namespace}__{topic.local}".replace("-", "_").lower()
 
 
+class _Transaction(Transaction):
+    """Finds out what the metadata will be once per change.
+
+    pyiceberg's own does so whenever it looks, about 15 times a commit, and copies all snapshots.
+    """
+
+    _known: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        if not self._updates:
+            return self._table.metadata
+        if self._known is None or self._known[0] is not self._updates:
+            self._known = (self._updates, super().table_metadata)
+        return self._known[1]
+
+
 class IcebergTable:
     """A topic's table. Calls block on the catalog; use it from one thread at a time."""
 
@@ -108,7 +126,7 @@ class IcebergTable:
         footers = {name: self._footer_of(name) for name in planned.added}
         schema, spec = self._table.schema(), self._table.spec()
         summary = {_EXTENTS: _to_text(planned.extents)}
-        transaction = self._table.transaction()
+        transaction = _Transaction(self._table)
         try:
             schema = _grow(transaction, schema, footers.values())
             update = transaction.update_snapshot(summary)
