@@ -56,6 +56,7 @@ ELSEWHERE: Final = {
     "docs/security.md": "needs tokens; tests/auth",
     "docs/spark.md": "needs Spark; tests/spark",
     "docs/tables.md": "needs a lake; tests/tables",
+    "docs/tiering.md": "needs an object store; tests/tier",
     "docs/tour_lake.md": "needs LocalStack and Spark; tests/localstack",
     "docs/tracing.md": "needs a collector; tests/tracing",
     "functions/README.md": "needs an AWS account; tests/functions",
