@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 
 from functions.shared.lake import LakeLocation, parse_lake
 from sulina.errors import Refused
-from sulina.lake.layout import parse_key
+from sulina.lake.layout import is_notice, parse_key
 from sulina.names import TopicName
 
 _SCHEDULED: Final = frozenset({"scheduled", "execution"})
@@ -43,6 +43,8 @@ def call_of(
             if each["eventSource"] == "aws:s3"
             if str(each["eventName"]).startswith("ObjectCreated:")
         ]
+        # A notice belongs to an object that follows it.
+        keys = [(bucket, key) for bucket, key in keys if not is_notice(key)]
     except (KeyError, TypeError):
         raise Refused(
             "the event is neither an S3 notification nor a call of the schedule: configure the "

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from functions.catalog import handler as function
 from functions.catalog.handler import handler
 from sulina.errors import Refused, Unavailable
+from sulina.lake.layout import notice_key
 from sulina.names import TopicName
 from sulina.runtime.real_clock import RealClock
 from sulina.tables import tables as topic_tables
@@ -215,6 +216,13 @@ def test_a_lake_below_a_prefix_is_one_too(
     outside = key.removeprefix("here/")
     report = handler(event_of(account.bucket, key, outside), None)
     assert (report["objects"], report["refused"]) == (1, [outside])
+
+
+def test_a_notice_to_plain_readers_is_passed_over(account: FunctionAccount) -> None:
+    key = notice_key(ORDERS, 7, 1)
+    account.put(key)
+    report = handler(event_of(account.bucket, key), None)
+    assert (report["topics"], report["refused"]) == (0, [])
 
 
 def test_the_event_that_s3_sends_first_is_fine_and_others_are_refused(
