@@ -365,7 +365,7 @@ def test_commands_show_and_maintain_tables(
     assert "added 2 objects with 20 records" in run("backfill", "--all")
     assert "up to date" in run("backfill", str(ORDERS))
     assert json.loads(run("show", str(ORDERS), "--json"))["partitions"] == {
-        "0": {"first": 0, "next": 20}
+        "0": {"first": 0, "next": 20, "replaced": ""}
     }
     assert "offsets 0 to 19" in run("show", str(ORDERS))
     assert "default__orders" in run("list")
@@ -422,13 +422,20 @@ def test_typed_columns_of_all_versions_are_in_the_table(lake: LakeFolder, tables
 
 def test_the_page_on_tables_runs_as_it_is_written(lake: LakeFolder, tmp_path: Path) -> None:
     lake.add(str(ORDERS), 1100)
-    programs = [each for each in blocks(ROOT / "docs/tables.md") if each.language in PROGRAMS]
-    assert len(programs) == 2
+    lake.add("/default/customers", 10)
+    place = {"SULINA_TIER": "lake", "SULINA_CATALOG": f"sqlite:///{tmp_path}/lake/catalog.db"}
+    found = [each for each in blocks(ROOT / "docs/tables.md") if each.language in PROGRAMS]
+    programs = [each for each in found if not each.note]
+    assert len(programs) == 4
     for block in programs:
         ran = subprocess.run(
             [*PROGRAMS[block.language], block.text],
             cwd=tmp_path,
-            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            env={
+                **os.environ,
+                **place,
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            },
             capture_output=True,
             text=True,
             check=False,
