@@ -1,6 +1,8 @@
 """What the code that commits relies on: the simulated catalog and real ones behave the same.
 
 A REST catalog takes part if ``SULINA_REST_CATALOG`` has its URL; it must see this machine's files.
+Iceberg's own is ``org.apache.iceberg.rest.RESTCatalogServer`` in the test fixtures of
+``iceberg-open-api``: port 8181, ``CATALOG_WAREHOUSE`` and ``CATALOG_URI`` in its environment.
 """
 
 from __future__ import annotations
