@@ -230,6 +230,7 @@ async def test_a_policy_belongs_to_the_subscription_and_survives_a_restart(
         "max_redelivery_delay_ms": 20,
         "backoff": "exponential",
         "poison": "dead_letter",
+        "dead_letter_expired": False,
         "dead_letter_topic": DEAD,
     }
     await cluster.restart()
