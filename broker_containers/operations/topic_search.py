@@ -7,18 +7,20 @@ more of them than the page needs, so the answer's cost does not grow with what i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import reduce
+from heapq import nlargest, nsmallest
 from typing import Any, Final
 
 from broker_containers.broker.broker import Broker
-from broker_containers.metrics.traffic import TrafficSampler
+from broker_containers.metrics.traffic import SeenTopic, TrafficSampler
 from broker_containers.operations.running import Operations, handles
-from broker_containers.security.access import ACTING
+from broker_containers.security.access import ACTING, Need
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
 from sulina.metadata.keys import ledgers, topics
-from sulina.model import Delivery
+from sulina.model import EVERYTHING, Delivery
 from sulina.names import TopicName
 from sulina.operations.topics import (
     TopicOperations,
@@ -28,7 +30,14 @@ from sulina.operations.topics import (
 )
 
 _MOST_ASKED: Final = 2_000
-_KEYS: Final[dict[TopicOrder, Callable[[TopicSummary], Any]]] = {
+_NUMBERS: Final[dict[TopicOrder, Callable[[Topic, SeenTopic], float]]] = {
+    TopicOrder.RECORDS: lambda topic, seen: topic.log.end - topic.log.start,
+    TopicOrder.RECORDS_IN: lambda topic, seen: seen.rates[0],
+    TopicOrder.RECORDS_OUT: lambda topic, seen: seen.rates[2],
+    TopicOrder.BACKLOG: lambda topic, seen: seen.backlog,
+    TopicOrder.CONSUMERS: lambda topic, seen: topic.consumer_count,
+}
+_OF_ROW: Final[dict[TopicOrder, Callable[[TopicSummary], Any]]] = {
     TopicOrder.NAME: lambda row: row.topic,
     TopicOrder.RECORDS: lambda row: row.records or 0,
     TopicOrder.RECORDS_IN: lambda row: row.records_in,
@@ -57,51 +66,79 @@ class TopicSearchHandlers:
         skip: int = 0,
         limit: int = 50,
     ) -> TopicPage:
-        wanted, access = text.lower(), ACTING.get()
-        names = {
-            str(name)
-            for name in self._broker.quotas.stored.topics()
-            if wanted in str(name).lower() and namespace in (None, name.namespace)
-        }
-        visible = {name for name in names if access.sees(name)}
-        enough = min(skip + limit, _MOST_ASKED) if len(visible) == len(names) else _MOST_ASKED
+        visible = self._visible(text.lower(), namespace)
+        enough = min(skip + limit, _MOST_ASKED) if ACTING.get().sees_all else _MOST_ASKED
         given: dict[str, Any] = {"text": text, "order": order, "descending": descending}
         if namespace is not None:
             given["namespace"] = namespace
         answers = await self._operations.of_others(
             TopicOperations.search, {**given, "limit": enough}, self._broker.clock
         )
-        rows: dict[str, TopicSummary] = {}
-        for row in (*self._opened(names), *(row for page in answers for row in page.topics)):
-            if row.topic in visible:
-                before = rows.get(row.topic)
-                rows[row.topic] = row if before is None else _added(before, row)
-        opened = sorted(rows.values(), key=_KEYS[order], reverse=descending)
+        groups = self._opened(visible)
+        chosen = self._first(groups, order, skip + limit, descending=descending)
+        rows = {name: self._row(name, groups[name]) for name in chosen}
+        for row in (row for page in answers for row in page.topics if row.topic in visible):
+            before = rows.get(row.topic)
+            rows[row.topic] = row if before is None else _added(before, row)
+        opened = sorted(rows.values(), key=_OF_ROW[order], reverse=descending)
         if self._operations.asked_by_broker:
             return TopicPage(tuple(opened[:limit]), len(opened))
         if order is TopicOrder.NAME:
             page = sorted(visible, reverse=descending)[skip : skip + limit]
         else:
             # Topics that no broker has open have no traffic: all their numbers count as 0.
-            closed = sorted(visible - rows.keys())
+            closed = sorted(visible - rows.keys() - groups.keys())
             ranked = [row.topic for row in opened]
             page = ([*ranked, *closed] if descending else [*closed, *ranked])[skip : skip + limit]
         found = await asyncio.gather(*(self._complete(name, rows.get(name)) for name in page))
         return TopicPage(tuple(row for row in found if row is not None), len(visible))
 
-    def _opened(self, names: set[str]) -> Iterable[TopicSummary]:
-        for topic in list(self._broker.loaded()):
-            whole = topic.name.partition_of
-            name = str(topic.name if whole is None else whole[0])
+    def _visible(self, text: str, namespace: str | None) -> set[str]:
+        """The names that match and that the caller may see."""
+        names = self._broker.quotas.stored.topics()
+        prefix = "/" if namespace is None else f"/{namespace}/"
+        found = {name for name in names if text in name.lower() and name.startswith(prefix)}
+        access = ACTING.get()
+        if access.sees_all and access.allows(Need(None, EVERYTHING)):
+            return found
+        return {name for name in found if access.sees(name)}
+
+    def _opened(self, names: Collection[str]) -> dict[str, list[Topic]]:
+        """The open topics and partitions by the topic that they belong to."""
+        groups: dict[str, list[Topic]] = {}
+        for topic in self._broker.loaded():
+            seen = self._sampler.seen(topic)
+            # A topic's own name may look like that of a partition.
+            name = seen.whole if seen.whole in names else seen.name
             if name in names:
-                yield self._summary(name, topic)
-            elif whole is not None and str(topic.name) in names:
-                yield self._summary(str(topic.name), topic)  # its name only looks like a partition
+                groups.setdefault(name, []).append(topic)
+        return groups
+
+    def _first(
+        self,
+        groups: Mapping[str, list[Topic]],
+        order: TopicOrder,
+        count: int,
+        *,
+        descending: bool,
+    ) -> list[str]:
+        """The first ``count`` names in this order; the numbers of others are not needed."""
+        choose = nlargest if descending else nsmallest
+        if order is TopicOrder.NAME:
+            return choose(count, groups)
+        number, seen = _NUMBERS[order], self._sampler.seen
+        return choose(
+            count, groups, key=lambda name: sum(number(each, seen(each)) for each in groups[name])
+        )
+
+    def _row(self, name: str, topics: list[Topic]) -> TopicSummary:
+        first, *others = (self._summary(name, topic) for topic in topics)
+        return reduce(_added, others, first)
 
     def _summary(self, name: str, topic: Topic) -> TopicSummary:
         log, (records_in, bytes_in, records_out, bytes_out) = (
             topic.log,
-            self._sampler.rates(str(topic.name)),
+            self._sampler.seen(topic).rates,
         )
         return TopicSummary(
             topic=name,

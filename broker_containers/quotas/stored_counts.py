@@ -8,7 +8,7 @@ within milliseconds, and may together exceed a limit by what they create in that
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -48,6 +48,8 @@ class StoredCounts:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[str, Counted] = {}
+        self._topics: dict[str, str] = {}
+        """The names of those that are topics."""
         self._unseen: dict[str, float] = {}
         """Creations of this broker that the watch has not reported, and until when they count."""
         self._counts: Counter[tuple[Subject, Stored]] = Counter()
@@ -60,12 +62,9 @@ class StoredCounts:
         """The namespaces with topics, and the principals that created something."""
         return [subject for subject, _ in self._counts]
 
-    def topics(self) -> Iterator[TopicName]:
-        """The topics, without their partitions, in no order."""
-        for rest, found in self._known.items():
-            if found.kind is Stored.TOPICS:
-                namespace, topic, _ = rest.split("/")
-                yield TopicName(name_of(namespace), name_of(topic))
+    def topics(self) -> Collection[str]:
+        """The names of the topics, without their partitions, in no order."""
+        return self._topics.values()
 
     def changed(self, rest: str, found: Counted | None) -> None:
         """A key was created or changed, or with None deleted."""
@@ -98,11 +97,15 @@ class StoredCounts:
     def _set(self, rest: str, found: Counted | None) -> None:
         self._unseen.pop(rest, None)
         before = self._known.pop(rest, None)
+        self._topics.pop(rest, None)
         if before is not None:
             self._add(rest, before, -1)
         if found is not None:
             self._known[rest] = found
             self._add(rest, found, 1)
+            if found.kind is Stored.TOPICS:
+                namespace, topic, _ = rest.split("/")
+                self._topics[rest] = f"/{name_of(namespace)}/{name_of(topic)}"
 
     def _add(self, rest: str, counted: Counted, number: int) -> None:
         namespace = QuotaScope.NAMESPACE, name_of(rest.partition("/")[0])

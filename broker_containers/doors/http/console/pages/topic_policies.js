@@ -63,7 +63,7 @@ export function Policies({ topic, details }) {
     <${Loaded} from=${found}>${(rows) => html`<${Table} label="Policies" rows=${rows} rowKey=${(row) => row.name} columns=${[
       { label: "Limit", cell: (row) => words(row.name) },
       { label: "Value", cell: (row) => html`<span title=${String(row.value)}>${policyValue(row.name, row.value)}</span>` },
-      { label: "Comes from", cell: (row) => html`<${Pill} kind=${row.source === "topic" ? "accent" : ""}>${row.source === "topic" ? "this topic" : row.source === "namespace" ? "the namespace" : "the default"}<//>` },
+      { label: "Comes from", cell: (row) => html`<${Pill} kind=${row.source === "topic" ? "accent" : ""}>${row.source === "topic" ? "this topic" : `the ${words(row.source)}`}<//>` },
       may("topics", topic) && { label: "", cell: (row) => html`<${Change} path=${path} topic=${topic} name=${row.name} value=${row.value} done=${found.reload} />` },
     ].filter(Boolean)} />`}<//>
   <//>${stored && html`<${Retention} topic=${topic} />`}</div>`;

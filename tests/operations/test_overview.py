@@ -1,0 +1,124 @@
+"""What brokers sample: rates, backlogs, subscriptions that need attention, pages of topics."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import sulina
+from broker_containers.assembly.running import DoorSettings
+from broker_containers.assembly.single import run_embedded
+from broker_containers.doors.listen import Listen
+from broker_containers.metrics import traffic
+from broker_containers.metrics.traffic import TrafficSampler
+from sulina.operations.messages import NewMessage
+from sulina.operations.overview import Concern
+from sulina.operations.topics import TopicOrder
+from tests.http.test_cluster import two_brokers
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    client: sulina.Client
+    sampler: TrafficSampler
+
+    async def publish(self, topic: str, count: int = 1) -> None:
+        await self.client.admin.messages.publish(topic, [NewMessage(b"x")] * count)
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Sampled]:
+    async with (
+        run_embedded(tmp_path, DoorSettings(Listen(port=0))) as server,
+        sulina.connect(server.addresses.url) as client,
+    ):
+        yield Sampled(client, server.services.sampler)
+
+
+async def test_rates_are_of_the_last_interval_and_backlogs_of_now(broker: Sampled) -> None:
+    await broker.publish("/default/one", 10)
+    await broker.client.admin.subscriptions.create("/default/one", "late")
+    await broker.sampler.take()
+    assert broker.sampler.now.records_in == 0  # it was published before the first sample
+    await broker.publish("/default/one", 50)
+    await broker.sampler.take()
+    shown = await broker.client.admin.overview.show()
+    assert shown.total.records_in > 0 and shown.total.p99_ms is not None
+    assert shown.total.backlog == 50
+    [busy] = [each for each in shown.brokers[0].busiest if each.topic == "/default/one"]
+    assert (busy.backlog, busy.records_in) == (50, shown.total.records_in)
+    await broker.sampler.take()
+    shown = await broker.client.admin.overview.show()
+    assert (shown.total.records_in, shown.total.p99_ms) == (0, None)
+    assert len(broker.sampler.history) == 3
+
+
+async def test_subscriptions_that_need_attention_say_why(
+    broker: Sampled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = "/default/work"
+    await broker.publish(topic)
+    start = sulina.Start.earliest()
+    await broker.client.admin.subscriptions.create(topic, "forgotten", start=start)
+    async with broker.client.consumer(topic, "failing", start=start) as consumer:
+        await consumer.nack(await consumer.receive())
+        await consumer.receive()
+        await broker.sampler.take()
+        found = await broker.client.admin.overview.attention()
+        assert [(each.subscription, each.concern) for each in found] == [
+            ("failing", Concern.FAILING),
+            ("forgotten", Concern.NO_CONSUMERS),
+        ]
+        assert all(each.detail and each.topic == topic for each in found)
+        monkeypatch.setattr(traffic, "_RECENT", 0.0)
+        monkeypatch.setattr(traffic, "_MINUTE", 0.0)
+        await broker.sampler.take()
+        found = await broker.client.admin.overview.attention()
+        assert found[0].concern is Concern.NO_PROGRESS
+        for _ in range(2):
+            await broker.publish(topic)
+            await broker.sampler.take()
+        found = await broker.client.admin.overview.attention()
+        assert found[1].subscription == "forgotten" and found[1].concern is Concern.GROWING
+
+
+async def test_topics_come_in_pages_in_any_order(broker: Sampled) -> None:
+    search = broker.client.admin.topics.search
+    for number in range(5):
+        await broker.publish(f"/default/t{number}", number + 1)
+    await broker.client.admin.topics.create("/default/idle")
+    await broker.client.admin.topics.create("/default/parted", partitions=2)
+    await broker.publish("/default/parted-part-1", 10)
+
+    async def names(**asked: object) -> list[str]:
+        page = await search(**asked)  # type: ignore[arg-type]
+        assert page.total == 7
+        return [each.topic.removeprefix("/default/") for each in page.topics]
+
+    assert await names(limit=3) == ["idle", "parted", "t0"]
+    assert await names(skip=3, limit=2) == ["t1", "t2"]
+    by_size = {"order": TopicOrder.RECORDS, "descending": True}
+    assert await names(**by_size, limit=3) == ["parted", "t4", "t3"]
+    assert await names(**by_size, skip=3, limit=9) == ["t2", "t1", "t0", "idle"]
+    found = await search(text="PART")
+    assert [(each.topic, each.partitions, each.records) for each in found.topics] == [
+        ("/default/parted", 2, 10)
+    ]
+
+
+async def test_a_cluster_adds_up_what_its_brokers_sample(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as two:
+        door = two.doors["broker-1"]
+        for number in range(4):
+            await door.ok("POST", "/api/v1/topics", {"topic": f"/default/t{number}"})
+            await door("POST", f"/api/v1/topics/default/t{number}/messages", data=b"x")
+        shown = await door.ok("GET", "/api/v1/overview")
+        assert [each["broker"] for each in shown["brokers"]] == ["broker-1", "broker-2"]
+        assert shown["silent"] == []
+        for each in two.doors.values():
+            path = "/api/v1/topic-search?namespace=default&order=records&descending=true"
+            page = await each.ok("GET", path)
+            assert page["total"] == 4 and {row["records"] for row in page["topics"]} == {1}
