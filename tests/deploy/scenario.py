@@ -289,8 +289,7 @@ class _Run:
         if only is not None:
             found += [str(step) for step in ours if step.operation not in only]
         if not destroying:
-            found += data_lost(ours)
-        found += at_the_same_time(ours) + gone_too_early(ours)
+            found += data_lost(ours) + at_the_same_time(ours) + gone_too_early(ours)
         for gateway in self._gateways:
             found += [f"{host} would have been called" for host in gateway.refused]
             gateway.refused.clear()
