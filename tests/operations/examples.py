@@ -44,6 +44,7 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("topic.ledgers", {"topic": TOPIC}),
     ("ledger.list", {"topic": TOPIC}),
     ("ledger.offload", {"topic": TOPIC}),
+    ("ledger.rewrite", {"topic": TOPIC}),
     ("ledger.verify", {"topic": TOPIC, "ledger": 1}),
     ("ledger.erase", {"topic": TOPIC, "key_digests": ["0" * 64]}),
     ("ledger.erasure", {"topic": TOPIC}),
@@ -102,7 +103,8 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
 REFUSED_HERE: Final = frozenset(
     {
         *("ledger.offload", "ledger.verify", "ledger.erase", "ledger.erasure"),
+        "ledger.rewrite",
         *("token.revoke", "audit.list", "topic.undo_retention"),
     }
 )
-"""They need an object store, a token's id, or an audit trail."""
+"""They need an object store, a token's id, an audit trail, or removed data."""
