@@ -18,8 +18,11 @@ from functools import cache
 from typing import Any, Final
 from zlib import crc32
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from functions.catalog.event import ScheduledCall, call_of
 from functions.shared.environment import optional, required
+from functions.shared.metrics import publish
 from functions.shared.remaining_time import in_time
 from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable
 from sulina.names import TopicName
@@ -31,6 +34,13 @@ from sulina.tables.tables import Tables
 _OBJECTS: Final = 200
 """Of one commit, which takes seconds and reads as many footers."""
 _DAY_US: Final = 86_400_000_000
+_METRICS: Final = {
+    "commits": "TableCommits",
+    "conflicts": "TableConflicts",
+    "records": "TableRecords",
+    "gaps": "TableGaps",
+}
+"""In CloudWatch, by their names in the report; a call without any of them publishes nothing."""
 _log = logging.getLogger(__name__)
 
 
@@ -149,4 +159,10 @@ def _expire(tables: Tables, topic: TopicName, before_us: int) -> int:
 def _shown(report: CatalogReport) -> dict[str, Any]:
     result = {name: getattr(report, name) for name in CatalogReport.__slots__}
     _log.info("%s", result)
+    counts = {metric: float(result[name]) for name, metric in _METRICS.items()}
+    if any(counts.values()):
+        try:
+            publish(counts)
+        except (BotoCoreError, ClientError) as error:  # what was committed stays
+            _log.warning("the metrics were not published: %s", error)
     return result

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-from functions.shared.aws import client
 from functions.shared.cluster import ClusterClient, cluster
-from functions.shared.environment import optional, required
+from functions.shared.metrics import publish
 from sulina.errors import NotFound, Unavailable
 
 LOAD: Final = "BrokerLoad"
-DIMENSION: Final = "Cluster"
 _NETWORK: Final = 125_000_000
 """The assumed bandwidth, in bytes per second each way, if a broker reports no limit.
 
@@ -48,14 +46,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     """
     found = cluster_load(cluster())
     values = {LOAD: found.load, "Brokers": found.brokers, "TopicsUnassigned": found.unassigned}
-    dimensions = [{"Name": DIMENSION, "Value": required("SULINA_CLUSTER")}]
-    client("cloudwatch").put_metric_data(
-        Namespace=optional("SULINA_METRICS", "Sulina"),
-        MetricData=[
-            {"MetricName": name, "Value": value, "Unit": "None", "Dimensions": dimensions}
-            for name, value in values.items()
-        ],
-    )
+    publish(values)
     _log.info("published %s", values)
     return values
 

@@ -147,11 +147,13 @@ class Functions(Component):
             environment={
                 "SULINA_LAKE": self._lake.url,
                 "SULINA_DATABASE": catalog.database_name,
+                "SULINA_METRICS": NAMESPACE,
             },
             permissions=[
                 *self._lake.read("Ledgers", self._lake.lake, LEDGERS),
                 *self._lake.write("Metadata", self._lake.lake, ICEBERG),
                 catalog.may_commit(),
+                _may_publish(),
             ],
         )
 
@@ -174,7 +176,6 @@ class Functions(Component):
         )
 
     def _scaler(self) -> FunctionSpec:
-        only = {"StringEquals": {"cloudwatch:namespace": NAMESPACE}}
         return FunctionSpec(
             name="scaler",
             description="Publishes the brokers' load to CloudWatch",
@@ -185,7 +186,7 @@ class Functions(Component):
                 "SULINA_METRICS": NAMESPACE,
             },
             permissions=[
-                allow_any_resource("Metrics", ["cloudwatch:PutMetricData"], only),
+                _may_publish(),
                 self._may_call("discovery"),
             ],
         )
@@ -218,3 +219,8 @@ class Functions(Component):
             ],
             opts=self.within(depends_on=[permission]),
         )
+
+
+def _may_publish() -> Statement:
+    only = {"StringEquals": {"cloudwatch:namespace": NAMESPACE}}
+    return allow_any_resource("Metrics", ["cloudwatch:PutMetricData"], only)

@@ -75,6 +75,10 @@ def test_new_objects_are_in_their_tables_after_the_event(
     assert offsets(account, TopicName.parse("/default/clicks")) == list(range(7))
     entry = account.client("glue").get_table(DatabaseName=account.database, Name="default__orders")
     assert entry["Table"]["Parameters"]["table_type"].upper() == "ICEBERG"
+    counted = account.client("cloudwatch").list_metrics(
+        Namespace="Sulina", Dimensions=[{"Name": "Cluster", "Value": account.bucket}]
+    )
+    assert {each["MetricName"] for each in counted["Metrics"]} >= {"TableCommits", "TableGaps"}
     assert table_of(account).location() == f"s3://{account.bucket}/iceberg/default__orders"
 
 
