@@ -21,7 +21,7 @@ from storage_grpc.quorum.writer import QuorumWriter
 from sulina.errors import NotFound, SulinaError
 from sulina.metadata.keys import ledger_metadata, record
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata, StoredMetadata
-from sulina.metadata.keys.ledgers import LedgerList, LedgerRef
+from sulina.metadata.keys.ledgers import LedgerRef
 
 if TYPE_CHECKING:
     from tests.simulation.switches import Switches
@@ -116,8 +116,10 @@ async def _scan_without_dedup(
     return await scan(ledgers, ref, last_entry, Dedup())
 
 
-def _same_epoch(epoch: int = 0, *others: Any, **named: Any) -> LedgerList:
-    return LedgerList(min(epoch, 1), *others, **named)
+def _same_epoch(before: Any, **changes: Any) -> Any:
+    if "epoch" in changes:
+        changes["epoch"] = min(changes["epoch"], 1)
+    return replace(before, **changes)
 
 
 _END_OF_ALL = property(
@@ -147,6 +149,6 @@ _PATCHES: dict[str, tuple[Any, str, Any]] = {
     "recover_on_takeover": (QuorumLedgers, "recover", _just_read),
     "check_crc": (reader, "_verify", _trust),
     "recover_dedup": (takeover, "scan", _scan_without_dedup),
-    "raise_epoch": (takeover, "LedgerList", _same_epoch),
+    "raise_epoch": (takeover, "replace", _same_epoch),
     "show_only_confirmed": (ManagedLedger, "end", _END_OF_ALL),
 }

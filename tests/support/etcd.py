@@ -6,9 +6,10 @@ That is safe here: what is killed in tests are processes, never the machine.
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,24 @@ from sulina.metadata.etcd.server import EtcdServers, MemberSpec, find_etcd
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.tls_files import TlsFiles
 
+_LOWEST_PORT, _HIGHEST_PORT = 12_000, 32_000
+
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
+    """Ports that nobody listens on, all different.
+
+    They are below those that the system gives to connections, which may otherwise take the port of
+    a server while it is down.
+    """
+    chance = random.SystemRandom()
+    chosen: list[int] = []
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+        while len(chosen) < count:
+            port = chance.randrange(_LOWEST_PORT, _HIGHEST_PORT)
+            with suppress(OSError):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                chosen.append(port)
+    return chosen
 
 
 def etcd_servers(

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.etcd import free_ports
+
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
@@ -23,8 +25,8 @@ STOP_SECONDS = 30.0
 class SulinaProcess:
     """``sulina up`` on 127.0.0.1. Made stopped; use it in ``with``, or call ``start``.
 
-    The ports are chosen by the system at the first start and kept for the later ones, so that
-    clients find the restarted broker again.
+    The ports are chosen at the first start and kept for the later ones, so that clients find the
+    restarted broker again.
     """
 
     def __init__(self, data: Path, *arguments: str, prefix: tuple[str, ...] = ()) -> None:
@@ -65,6 +67,8 @@ class SulinaProcess:
     def start(self) -> Self:
         """Start it and wait until it is ready. Raises ``RuntimeError`` with what it said."""
         assert not self.running, "it runs already"
+        if not self.port:
+            self.port, self.http_port, self.admin_port, self.grpc_port = free_ports(4)
         ports = ("--port", str(self.port), "--http-port", str(self.http_port))
         danube = ("--admin-port", str(self.admin_port), "--grpc-port", str(self.grpc_port))
         arguments = (*ports, *danube, "--data", str(self.data), "--json")
