@@ -554,7 +554,7 @@ LAKE: Final = Dashboard(
                     "Tier lag",
                     Unit.SECONDS,
                     [Query("sulina_tier_lag_seconds", "{{instance}}")],
-                    "Age of the oldest record in a closed ledger that is no object yet.",
+                    "Age of the oldest record in a closed ledger that is not an object yet.",
                 ),
                 Panel(
                     "Ledgers waiting",

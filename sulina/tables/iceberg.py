@@ -301,8 +301,8 @@ def _object_of(file: DataFile) -> ObjectName:
         return parse_key(f"{folder[1:]}{rest}")
     except Refused:
         raise Refused(
-            f"the table has the file {file.file_path}, which is no object of the lake, so replaced "
-            "objects can't be exchanged: `sulina table rebuild` makes the table anew"
+            f"the table has the file {file.file_path}, which is not an object of the lake, so "
+            "replaced objects can't be exchanged: `sulina table rebuild` makes the table anew"
         ) from None
 
 

@@ -243,10 +243,10 @@ def test_the_lake_lets_nobody_but_its_owners_delete_a_ledger(prod: Graph) -> Non
     may = IamPolicy.of(bucket, json.dumps({"Statement": [anything]}))
     owners = {prod.one("iam/role:Role", name).arn for name in ("storage-task", "janitor")}
     others = {prod.one("iam/role:Role", name).arn for name in ROLES} - owners
-    for who in (*owners, *others, "arn:aws:iam::123456789012:user/administrator"):
-        facts = {"aws:PrincipalArn": who, "aws:SecureTransport": "true"}
+    for principal in (*owners, *others, "arn:aws:iam::123456789012:user/administrator"):
+        facts = {"aws:PrincipalArn": principal, "aws:SecureTransport": "true"}
         for action in ("s3:DeleteObject", "s3:DeleteObjectVersion"):
-            assert may.allows(action, LEDGER, facts) == (who in owners), who
+            assert may.allows(action, LEDGER, facts) == (principal in owners), principal
             assert may.allows(action, f"{LAKE}/tables/1", facts)
         assert may.allows("s3:GetObject", LEDGER, facts)
     assert not may.allows("s3:DeleteObject", LEDGER, {"aws:SecureTransport": "true"})

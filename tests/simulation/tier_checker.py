@@ -90,7 +90,7 @@ class TierChecker(Checker):
         for topic, model in self.topics.items():
             for ref in model.list.ledgers:
                 if ref.tiered is not None and key_of(head_of(topic, ref)) == key:
-                    self._is_whole(topic, ref, "has an object that changes")
+                    self._is_whole(topic, ref, "had its object changed")
                     if data is not None and len(data) != ref.tiered.size:
                         self.fail(f"the object of ledger {ref.id} of {topic} was overwritten")
 
@@ -119,7 +119,7 @@ class TierChecker(Checker):
     def _is_whole(self, topic: TopicName, ref: LedgerRef, what: str) -> None:
         data = self.objects.get(key_of(head_of(topic, ref)))
         if data is None:
-            self.fail(f"ledger {ref.id} of {topic} {what}, but there is no object")
+            self.fail(f"ledger {ref.id} of {topic} {what}, but the object does not exist")
             return
         try:
             found = _payloads(data)
