@@ -167,7 +167,7 @@ def _write(options: CompactionOptions, folder: Path) -> list[ObjectSummary]:
 
 class _NoEntries(EntrySource):
     async def read(self, ledger: int, first: int, *, max_entries: int, max_bytes: int) -> Any:
-        raise NotImplementedError
+        raise AssertionError("compaction reads objects, never entries")
 
 
 def _replace(

@@ -30,6 +30,7 @@ from broker_containers.topics.replacing import (
     records_in,
     replaceable,
 )
+from broker_containers.topics.resting import work_and_rest
 from broker_containers.topics.tiering import TieringSettings
 from broker_containers.topics.topic import Topic
 from sulina.errors import SulinaError
@@ -111,11 +112,7 @@ class Compacting:
 
     async def run(self) -> None:
         """Run until cancelled. Failures are retried with increasing pauses."""
-        while True:
-            began = self._clock.now()
-            await self.round()
-            worked = self._clock.now() - began
-            await self._clock.sleep(max(worked, self._settings().check_seconds))
+        await work_and_rest(self._clock, self.round, lambda: self._settings().check_seconds)
 
     async def round(self) -> None:
         """Take the next step in each topic that is compacted, one after the other."""

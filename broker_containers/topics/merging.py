@@ -16,6 +16,7 @@ from itertools import accumulate, groupby
 
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.replacing import MOST, Replacing, SchemasOf, mark_of, runs
+from broker_containers.topics.resting import work_and_rest
 from broker_containers.topics.tiering import TieringSettings
 from broker_containers.topics.topic import Topic
 from storage_grpc.tier.tier import Rewrite
@@ -131,11 +132,7 @@ class Merging:
 
     async def run(self) -> None:
         """Run until cancelled. Failures are retried with increasing pauses."""
-        while True:
-            began = self._clock.now()
-            await self.round()
-            worked = self._clock.now() - began
-            await self._clock.sleep(max(worked, self._settings().check_seconds))
+        await work_and_rest(self._clock, self.round, lambda: self._settings().check_seconds)
 
     async def round(self) -> None:
         """Merge once in each topic that needs it, one after the other."""

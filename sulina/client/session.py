@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -133,21 +134,21 @@ class TopicSession:
                 return None
 
 
-class AsyncResource:
+class AsyncResource(ABC):
     """Opened by ``async with``, closed at its end; not waiting for the broker if cancelled.
 
     An error that ends the block is raised in place of errors of ``close``.
     """
 
-    async def open(self) -> Self:
-        raise NotImplementedError
+    @abstractmethod
+    async def open(self) -> Self: ...
 
-    async def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def close(self) -> None: ...
 
+    @abstractmethod
     async def abandon(self) -> None:
         """Close without waiting for the broker. Raises nothing."""
-        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         return await self.open()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from broker_containers.broker.settings import BrokerSettings
 from sulina import Client
 from sulina.runtime.memory_disk import MemoryDisk
@@ -43,3 +45,22 @@ async def running(
     cluster = MovedCluster(MemoryDisk(), settings=settings, clock=MovedClock())
     async with cluster, cluster.client() as client:
         yield cluster, client
+
+
+# Import these where they are used: they take the place of the folder's own fixtures.
+
+
+@pytest.fixture
+async def cluster_and_client() -> AsyncIterator[tuple[MovedCluster, Client]]:
+    async with running() as both:
+        yield both
+
+
+@pytest.fixture
+def cluster(cluster_and_client: tuple[MovedCluster, Client]) -> MovedCluster:
+    return cluster_and_client[0]
+
+
+@pytest.fixture
+def client(cluster_and_client: tuple[MovedCluster, Client]) -> Client:
+    return cluster_and_client[1]

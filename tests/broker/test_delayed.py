@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -28,6 +27,9 @@ from tests.broker.actions import (
     take,
 )
 from tests.broker.moved_cluster import HOUR, MovedClock, MovedCluster, running
+from tests.broker.moved_cluster import client as client
+from tests.broker.moved_cluster import cluster as cluster
+from tests.broker.moved_cluster import cluster_and_client as cluster_and_client
 from tests.broker.peer import Peer
 
 TOPIC = "/default/delayed"
@@ -273,22 +275,6 @@ async def test_a_broker_refuses_a_delayed_frame_for_a_topic_that_stores_nothing(
         assert "non_reliable topic stores nothing" in failed.error.message
         peer.publish(producer, 1, encode_frame(Origin("p"), 1, [b"y"], 1))
         assert (await peer.next(pb.Published)).first_number == 1
-
-
-@pytest.fixture
-async def cluster_and_client() -> AsyncIterator[tuple[MovedCluster, Client]]:
-    async with running() as both:
-        yield both
-
-
-@pytest.fixture
-def cluster(cluster_and_client: tuple[MovedCluster, Client]) -> MovedCluster:
-    return cluster_and_client[0]
-
-
-@pytest.fixture
-def client(cluster_and_client: tuple[MovedCluster, Client]) -> Client:
-    return cluster_and_client[1]
 
 
 async def later(

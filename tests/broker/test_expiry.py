@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,6 +23,9 @@ from tests.broker.actions import (
     take,
 )
 from tests.broker.moved_cluster import HOUR, MovedClock, MovedCluster, running
+from tests.broker.moved_cluster import client as client
+from tests.broker.moved_cluster import cluster as cluster
+from tests.broker.moved_cluster import cluster_and_client as cluster_and_client
 
 TOPIC = "/default/expiring"
 TYPES = ["exclusive", "failover", "shared", "key_shared"]
@@ -248,19 +250,3 @@ async def test_an_expiry_that_makes_no_sense_is_refused(
         for way in (producer.send(b"x", **times), producer.send_many([b"x"], **times)):
             with pytest.raises(Refused, match=problem):
                 await way
-
-
-@pytest.fixture
-async def cluster_and_client() -> AsyncIterator[tuple[MovedCluster, Client]]:
-    async with running() as both:
-        yield both
-
-
-@pytest.fixture
-def cluster(cluster_and_client: tuple[MovedCluster, Client]) -> MovedCluster:
-    return cluster_and_client[0]
-
-
-@pytest.fixture
-def client(cluster_and_client: tuple[MovedCluster, Client]) -> Client:
-    return cluster_and_client[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
@@ -46,7 +47,7 @@ class CallConnection(Protocol):
     def ended(self, call: Any) -> None: ...
 
 
-class ArrivingCall:
+class ArrivingCall(ABC):
     """The part of a call that takes messages; ``Call`` answers it."""
 
     __slots__ = (
@@ -181,10 +182,10 @@ class ArrivingCall:
             self._wanted = asyncio.get_running_loop().create_future()
             await self._wanted
 
+    @abstractmethod
     def _begin(self, message: bytes) -> None:
         """The only message has arrived."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fail(self, status: grpc.StatusCode, text: str) -> None:
         """End the call with a status, if it has not ended."""
-        raise NotImplementedError
