@@ -1,4 +1,4 @@
-"""``python -m monitoring`` writes ``monitoring/dashboards/*.json`` from ``pages.py``."""
+"""``python -m monitoring`` writes ``monitoring/dashboards/*.json`` from ``pages/``."""
 
 from __future__ import annotations
 

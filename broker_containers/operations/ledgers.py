@@ -17,7 +17,7 @@ from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.model import Delivery
 from sulina.names import TopicName
 from sulina.operations.client import AdminClient
-from sulina.operations.topics import (
+from sulina.operations.ledgers import (
     ErasedObject,
     LedgerOperations,
     LedgerRow,

@@ -15,7 +15,8 @@ from itertools import groupby
 
 from sulina.client.client import Client
 from sulina.names import TopicName
-from sulina.operations.topics import LedgerRow, TopicLog
+from sulina.operations.ledgers import LedgerRow
+from sulina.operations.topics import TopicLog
 
 
 @dataclass(frozen=True, slots=True)

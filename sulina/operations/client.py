@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ClusterOperations,
         ConfigOperations,
     )
+    from sulina.operations.ledgers import LedgerOperations
     from sulina.operations.messages import MessageOperations
     from sulina.operations.overview import OverviewOperations
     from sulina.operations.quotas import QuotaOperations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     )
     from sulina.operations.storage import StorageOperations
     from sulina.operations.subscriptions import SubscriptionOperations
-    from sulina.operations.topics import LedgerOperations, NamespaceOperations, TopicOperations
+    from sulina.operations.topics import NamespaceOperations, TopicOperations
 
 G = TypeVar("G", bound=OperationGroup)
 
@@ -66,7 +67,7 @@ class AdminClient:
     subscriptions: LazyGroup[SubscriptionOperations] = LazyGroup(
         "subscriptions", "SubscriptionOperations"
     )
-    ledgers: LazyGroup[LedgerOperations] = LazyGroup("topics", "LedgerOperations")
+    ledgers: LazyGroup[LedgerOperations] = LazyGroup("ledgers", "LedgerOperations")
     quotas: LazyGroup[QuotaOperations] = LazyGroup("quotas", "QuotaOperations")
     schemas: LazyGroup[SchemaOperations] = LazyGroup("schemas", "SchemaOperations")
     cluster: LazyGroup[ClusterOperations] = LazyGroup("cluster", "ClusterOperations")

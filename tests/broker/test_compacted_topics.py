@@ -15,7 +15,7 @@ from sulina.copies.objects import open_history
 from sulina.lake.erasing import ERASED, key_digest
 from sulina.names import TopicName
 from sulina.objects.folder import FolderStore
-from sulina.operations.topics import TopicErasure
+from sulina.operations.ledgers import TopicErasure
 from sulina.runtime.real_random import real_random
 from tests.broker.actions import (
     ack_all,

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from sulina.live.snapshot import pieces_of
 from sulina.metadata.keys.ledgers import LedgerState
-from sulina.operations.topics import LedgerRow, TopicLog
+from sulina.operations.ledgers import LedgerRow
+from sulina.operations.topics import TopicLog
 
 TOPIC = "/default/orders-part-3"
 

@@ -19,7 +19,7 @@ from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
     from sulina import Client
-    from sulina.operations.topics import TopicErasure
+    from sulina.operations.ledgers import TopicErasure
 
 _LOOK_SECONDS: Final = 0.2
 

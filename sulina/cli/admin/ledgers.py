@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sulina import Client
-    from sulina.operations.topics import LedgerRow, Offloading, Rewriting
+    from sulina.operations.ledgers import LedgerRow, Offloading, Rewriting
 
 _LOOK_SECONDS: Final = 0.2
 _COLUMNS: Final = columns(
