@@ -66,7 +66,7 @@ def build_services(
     admin = operations.client
     trail = AuditTrail(broker.settings.broker_id, store, clock, admin, audit)
     operations.record_in(trail)
-    broker.around_first_use = trail.first_use
+    broker.creation.around_first_use = trail.first_use
     broker.retention.audit = broker.unused_topics.audit = trail
     broker.unused_topics.in_use = partial(_in_use, admin)
     trail.kept = lambda: Policy(

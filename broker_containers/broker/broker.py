@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
-from typing import Final, Protocol
-from weakref import WeakValueDictionary
 
 from broker_containers.broker.settings import BrokerSettings
+from broker_containers.broker.topic_creation import TopicCreation
+from broker_containers.broker.topic_deletion import TopicDeletion
+from broker_containers.broker.topic_metadata import StoredTopicMetadata, TopicMetadata
 from broker_containers.broker.topic_owners import OwnsEveryTopic, TopicAddress, TopicOwners
-from broker_containers.quotas.quotas import SYSTEM, Quotas
-from broker_containers.quotas.stored_counts import topic_keys
-from broker_containers.security.access import CREATING_FOR, creator
+from broker_containers.quotas.quotas import Quotas
+from broker_containers.security.access import CREATING_FOR
 from broker_containers.subscriptions.cursors import CursorWriter
 from broker_containers.subscriptions.dead_letters import (
     DeadLetter,
@@ -28,9 +28,6 @@ from broker_containers.subscriptions.dead_letters import (
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.cleanup import (
     ObjectCleanup,
-    delete_objects,
-    note_given_up,
-    objects_to_delete,
 )
 from broker_containers.topic_log.log import Log, VolatileLog
 from broker_containers.topic_log.managed_ledger import ManagedLedger
@@ -49,18 +46,13 @@ from broker_containers.topics.tiering import Tiering
 from broker_containers.topics.topic import Topic
 from broker_containers.topics.unused_topics import UnusedTopics
 from storage_grpc.ledgers import Ledgers
-from storage_grpc.tier.tier import Tier, place_of
-from sulina.errors import AlreadyExists, NotFound, Refused, Retriable, SulinaError
-from sulina.lake.summary import ObjectHead
+from storage_grpc.tier.tier import Tier
+from sulina.errors import NotFound, Refused, Retriable, SulinaError
 from sulina.metadata.keys import (
-    ledgers,
     namespaces,
-    topic_lifecycle,
     topics,
-    unreferenced_objects,
 )
-from sulina.metadata.keys.ledger_list import Replacement
-from sulina.metadata.keys.ledgers import LedgerIds, LedgerRef
+from sulina.metadata.keys.ledgers import LedgerIds
 from sulina.metadata.keys.policy import Policy
 from sulina.metadata.keys.topics import TopicRecord, TopicState
 from sulina.metadata.store import MetadataStore
@@ -69,46 +61,9 @@ from sulina.names import TopicName
 from sulina.runtime.seam import Clock
 from sulina.runtime.tasks import stop_tasks
 
-
-class TopicMetadata(Protocol):
-    """How a broker reads topic records and policies: from the store, or from a cache.
-
-    May be slightly out of date: writes must be guarded by what the store holds.
-    """
-
-    async def describe(self, name: TopicName) -> TopicRecord | None:
-        """A topic's record in any state, or None."""
-        ...
-
-    async def policy(self, name: TopicName) -> Policy:
-        """The policy in force for a topic. Raises ``NotFound``."""
-        ...
-
-    async def gone(self, name: TopicName) -> None:
-        """Wait until a deleted topic is no longer found here."""
-        ...
-
-
-class StoredTopicMetadata:
-    """Reads from the store every time."""
-
-    def __init__(self, store: MetadataStore, defaults: Callable[[], Policy]) -> None:
-        self._store = store
-        self._defaults = defaults
-
-    async def describe(self, name: TopicName) -> TopicRecord | None:
-        return await topics.get(self._store, name)
-
-    async def policy(self, name: TopicName) -> Policy:
-        return await topics.effective_policy(self._store, name, self._defaults())
-
-    async def gone(self, name: TopicName) -> None: ...
-
-
 _log = logging.getLogger(__name__)
-_IDLE_AT_ONCE: Final = 64
 
-
+_IDLE_AT_ONCE = 64
 _CLOSED_AT_ONCE = 64
 
 
@@ -138,9 +93,19 @@ class Broker:
         self._ids = LedgerIds(store)
         self._topics: dict[TopicName, asyncio.Task[Topic]] = {}
         self._unloading: dict[TopicName, asyncio.Task[None]] = {}
-        self._deleting: set[TopicName] = set()
         self._closing = False
         self._shielded = ShieldedTasks()
+        self.creation = TopicCreation(store, clock, self.quotas, self._shielded)
+        self.deletion = TopicDeletion(
+            store,
+            clock,
+            storage,
+            tier,
+            self._owners,
+            self._metadata,
+            self._shielded,
+            self.unload,
+        )
         self.cursors = CursorWriter(
             store, clock, settings.cursor_flush_seconds, self._open_subscriptions
         )
@@ -153,7 +118,7 @@ class Broker:
             self._send_dead_letter,
             self.quotas,
         )
-        self.unused_topics = UnusedTopics(store, clock, self.delete_topic)
+        self.unused_topics = UnusedTopics(store, clock, self.deletion.delete)
         self.retention = Retention(
             clock,
             settings.retention_seconds,
@@ -184,11 +149,6 @@ class Broker:
         self.erasing = Erasing(tier, store, self.replacing, self.tiering, clock)
         self.object_cleanup = ObjectCleanup(tier, store, clock)
         self._background: list[asyncio.Task[None]] = []
-        self.around_first_use: Callable[
-            [TopicName, Callable[[], Awaitable[None]]], Awaitable[None]
-        ] = lambda _, create: create()
-        """Called to create a topic because somebody uses it, with what creates it."""
-        self._first_uses: WeakValueDictionary[TopicName, asyncio.Lock] = WeakValueDictionary()
 
     async def _open_idle(self) -> None:
         """Open topics that nobody uses, a few at a time, if their policy deletes something."""
@@ -270,28 +230,11 @@ class Broker:
                 raise topics.missing(name)
             if not self.settings.auto_create_topics:
                 raise NotFound(f"no topic {name}: create it with `sulina topic create {name}`")
-            found = await self._created_by_first_use(name, delivery or Delivery.RELIABLE)
+            found = await self.creation.by_first_use(name, delivery or Delivery.RELIABLE)
         if found is None or found.state is not TopicState.READY:
             raise Retriable(f"{name} is being created or deleted: try again")
         if delivery is not None and found.delivery is not delivery:
             raise Refused(f"{name} is {found.delivery}, not {delivery}")
-        return found
-
-    async def _created_by_first_use(
-        self, name: TopicName, delivery: Delivery
-    ) -> TopicRecord | None:
-        """Create a topic because somebody uses it. What can't succeed is not recorded: whoever may
-        produce could fill the audit trail with it."""
-        # One at a time for each topic, so that a creation is recorded once.
-        turn = self._first_uses.setdefault(name, asyncio.Lock())
-        async with turn:
-            found = await topics.get(self.store, name)
-            if found is None:
-                await namespaces.get_policy(self.store, name.namespace)
-                wanted = self._new_topic(name, delivery, 0)
-                with suppress(AlreadyExists), self._room_for(name, wanted):
-                    await self.around_first_use(name, partial(self._create, name, wanted))
-                found = await topics.get(self.store, name)
         return found
 
     async def serves(self, name: TopicName) -> bool:
@@ -301,48 +244,6 @@ class Broker:
     async def address_of(self, name: TopicName, *, direct: bool = False) -> TopicAddress:
         """Where clients find the broker that serves a topic; see ``TopicOwners.address_of``."""
         return await self._owners.address_of(name, direct=direct)
-
-    async def create_topic(
-        self,
-        name: TopicName,
-        delivery: Delivery,
-        partitions: int,
-        *,
-        expected_records: int = 0,
-        expected_bytes: int = 0,
-    ) -> None:
-        """Create a topic. Raises ``AlreadyExists`` and ``QuotaExceeded``.
-
-        The expected records and bytes per second, in plus out, help to choose a broker for it.
-        """
-        wanted = replace(
-            self._new_topic(name, delivery, partitions),
-            expected_records=expected_records,
-            expected_bytes=expected_bytes,
-        )
-        with self._room_for(name, wanted):
-            await self._create(name, wanted)
-
-    def _new_topic(self, name: TopicName, delivery: Delivery, partitions: int) -> TopicRecord:
-        by = None if name.namespace == SYSTEM else creator()
-        return TopicRecord(delivery, partitions, created_us=self.clock.wall_us(), created_by=by)
-
-    def _room_for(self, name: TopicName, wanted: TopicRecord) -> AbstractContextManager[None]:
-        """Counts a topic in the quotas while it is created. Raises ``QuotaExceeded``."""
-        keys = topic_keys(name, wanted.partitions)
-        return self.quotas.creating(name.namespace, keys, wanted.created_by)
-
-    async def _create(self, name: TopicName, wanted: TopicRecord) -> None:
-        await self._shielded.run(topic_lifecycle.create(self.store, name, wanted))
-
-    async def grow_topic(self, name: TopicName, partitions: int) -> None:
-        """Let a partitioned topic have at least this many partitions.
-
-        Raises as ``topic_lifecycle.grow``, and ``QuotaExceeded``.
-        """
-        who = creator()
-        with self.quotas.creating(name.namespace, topic_keys(name, partitions), who):
-            await self._shielded.run(topic_lifecycle.grow(self.store, name, partitions, who))
 
     async def topic(
         self, name: TopicName, *, create: bool = True, delivery: Delivery | None = None
@@ -384,8 +285,7 @@ class Broker:
     def _check_stays(self, name: TopicName) -> None:
         if self._closing:
             raise Retriable("the broker is shutting down")
-        if name in self._deleting:
-            raise Retriable(f"{name} is being deleted: try again")
+        self.deletion.check(name)
         self._owners.check(name)
 
     async def _open(self, name: TopicName, record: TopicRecord) -> Topic:
@@ -447,54 +347,6 @@ class Broker:
             # Here and not in a done callback: waiting for a finished task does not yield to the
             # event loop, so the callback might not have run yet.
             self._unloading.pop(name, None)
-
-    async def delete_topic(self, name: TopicName) -> None:
-        """Delete a topic with its partitions, data, subscriptions and cursors."""
-        record = await topics.get(self.store, name)
-        if record is None:
-            raise topics.missing(name)
-        if record.partition_of:
-            raise Refused(
-                f"Cannot delete individual partition {name}: delete {record.partition_of} instead"
-            )
-        parts = [name.partition(n) for n in range(record.partitions)] or [name]
-        await self._shielded.run(self._delete_topic(name, parts))
-
-    async def _delete_topic(self, name: TopicName, parts: list[TopicName]) -> None:
-        self._deleting.update(parts)  # so that it is not opened again meanwhile
-        try:
-            await topic_lifecycle.mark_deleting(self.store, name)
-            doomed: list[LedgerRef] = []
-            objects: list[ObjectHead] = []
-            for part in parts:
-                await self._owners.release(part)
-                await self.unload(part, NotFound(f"{name} was deleted"))
-                stored = (await ledgers.get(self.store, part)).list
-                found = objects_to_delete(self.tier, part, stored.ledgers)
-                await self._note_objects(part, found, stored.replacing)
-                objects += found
-                doomed += stored.ledgers
-            # Metadata first: unreferenced ledgers are only garbage, but a topic that refers to
-            # deleted ledgers could not be opened again.
-            await topic_lifecycle.delete(self.store, name)
-            for ref in doomed:
-                if ref.is_local:
-                    await self.ledgers.delete(ref.id)
-            await delete_objects(self.tier, objects)
-            await self._metadata.gone(name)
-        finally:
-            self._deleting.difference_update(parts)
-
-    async def _note_objects(
-        self, topic: TopicName, objects: Sequence[ObjectHead], under_way: Replacement | None
-    ) -> None:
-        """Note a topic's objects for deletion, in case this broker stops before it deletes them."""
-        now = self.clock.wall_us()
-        puts = unreferenced_objects.puts(topic, [place_of(head) for head in objects], now)
-        if under_way is not None:
-            puts.append(note_given_up(topic, under_way, now))
-        for put in puts:
-            await self.store.put(put.key, put.value)
 
     async def _send_dead_letter(
         self, subscription: Subscription, letter: DeadLetter, frame: CachedFrame

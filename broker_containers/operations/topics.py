@@ -216,7 +216,7 @@ class TopicHandlers:
         expected_bytes: int = 0,
     ) -> TopicCreated:
         name = TopicName.parse(topic)
-        await self._broker.create_topic(
+        await self._broker.creation.create(
             name,
             delivery,
             partitions,
@@ -227,7 +227,7 @@ class TopicHandlers:
 
     @handles(TopicOperations.delete)
     async def delete(self, topic: str) -> None:
-        await self._broker.delete_topic(TopicName.parse(topic))
+        await self._broker.deletion.delete(TopicName.parse(topic))
 
     @handles(TopicOperations.policy)
     async def policy(self, topic: str, **limits: Unpack[TopicLimits]) -> Policy:

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import assert_never
 
-from broker_containers import settable
-from broker_containers.quotas.quotas import Held
-from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
+from broker_containers.subscriptions.consumers import AttachedConsumer
+from broker_containers.subscriptions.counters import SubscriptionCounters
 from broker_containers.subscriptions.dead_letters import DeadLetter
 from broker_containers.subscriptions.delivery_window import DeliveryWindow, take_timed_out
 from broker_containers.subscriptions.due_times import NEVER
 from broker_containers.subscriptions.expiry import ENDLESS, Lifetime
-from broker_containers.subscriptions.key_shared import KeySharedSelector
+from broker_containers.subscriptions.limits import SubscriptionLimits
 from broker_containers.subscriptions.loaded_frame import Flight, LoadedFrame
+from broker_containers.subscriptions.membership import Membership
 from broker_containers.subscriptions.ranges import RangeSet
 from broker_containers.subscriptions.selectors import (
     Pick,
-    Selector,
     SharedSelector,
     SingleConsumerSelector,
 )
@@ -34,55 +32,18 @@ _TIMEOUT_STEPS = 32
 """Timeouts may be detected late by this fraction, so that checking for them is cheap."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionLimits:
-    """How much a subscription may keep loaded."""
-
-    # fmt: off
-    frames: int = settable.count(4096, 1, 1 << 20, settable.NOW,
-        "Maximum number of frames a subscription keeps loaded.")
-    records: int = settable.count(1 << 20, 1, 1 << 30, settable.NOW,
-        "Maximum number of records a subscription keeps loaded.")
-    delayed: int = settable.count(1 << 16, 1, 1 << 24, settable.NOW,
-        "Maximum number of delayed frames a subscription tracks.")
-    """Reading ahead stops at this limit."""
-    # fmt: on
-
-
-@dataclass(slots=True)
-class SubscriptionCounters:
-    """Totals since the subscription was opened, in records."""
-
-    delivered: int = 0
-    acknowledged: int = 0
-    nacked: int = 0
-    timed_out: int = 0
-    redelivered: int = 0
-    dropped: int = 0
-    dead_lettered: int = 0
-    skipped: int = 0
-    expired: int = 0
-    """Passed over because nobody took them in time; those in dead letters count there too."""
-    bytes_out: int = 0
-    """Bytes of the frames sent, each counted whole."""
-
-
 @dataclass(slots=True, eq=False)
-class Dispatcher:
+class Dispatcher(Membership):
     """The state of one subscription. Unless ``reliable``, a delivery counts as acknowledged."""
 
-    type: SubscriptionType
     policy: FailurePolicy
     window: DeliveryWindow
     reliable: bool = True
-    limits: SubscriptionLimits = SubscriptionLimits()
+    limits: SubscriptionLimits = field(default_factory=SubscriptionLimits)
     max_unacked: int = 0
     """Records that all members together may have in flight; 0: only their credit limits."""
     counters: SubscriptionCounters = field(default_factory=SubscriptionCounters)
-    members: dict[int, AttachedConsumer] = field(default_factory=dict)
     dead_letters: list[DeadLetter] = field(default_factory=list)
-    _selector: Selector = field(init=False)
-    _next_number: int = 1
     _timed: FailurePolicy = field(init=False)
     """The policy that ``_next_timeout`` was computed with."""
     _next_timeout: float = NEVER
@@ -92,64 +53,14 @@ class Dispatcher:
     """Records in flight, where they are limited; None: count again."""
 
     def __post_init__(self) -> None:
-        match self.type:
-            case SubscriptionType.SHARED:
-                self._selector = SharedSelector()
-            case SubscriptionType.KEY_SHARED:
-                self._selector = KeySharedSelector()
-            case SubscriptionType.EXCLUSIVE | SubscriptionType.FAILOVER:
-                self._selector = SingleConsumerSelector(self.type)
-            case _:
-                assert_never(self.type)
+        Membership.__post_init__(self)
         self._timed = self.policy
 
-    # ---- members ----
+    # ---- what members have ----
 
-    def join(
-        self,
-        name: str,
-        sink: ConsumerSink,
-        key_filters: tuple[str, ...],
-        now: float,
-        held: Held | None = None,
-    ) -> AttachedConsumer:
-        """Add a consumer. One with the same name replaces the previous one."""
-        if key_filters and self.type is not SubscriptionType.KEY_SHARED:
-            raise Refused("key filters need a key_shared subscription")
-        member = AttachedConsumer(
-            self._next_number, name, sink, key_filters, progress=now, held=held
-        )
-        before = next((m for m in self.members.values() if m.name == name), None)
-        if before is not None:
-            before.sink.closed(Refused(f"another consumer named {name!r} took over"))
-            self._remove(before)
-        self._selector.join(member, before)
-        self._next_number += 1
-        self.members[member.number] = member
-        return member
-
-    def leave(self, number: int, now: float) -> None:
-        """Remove a consumer. What it had in flight can be redelivered immediately."""
-        member = self.members.get(number)
-        if member is None:
-            return
-        was_active = self._selector.is_active(member)
-        self._remove(member)
-        self._selector.leave(member)
-        if was_active and self.type is SubscriptionType.FAILOVER:
-            for other in self.members.values():
-                if self._selector.is_active(other):
-                    other.sink.active_changed(True)
-
-    def _remove(self, member: AttachedConsumer) -> None:
-        self.members.pop(member.number, None)
-        if member.held is not None:
-            member.held.release()
+    def _removed(self, member: AttachedConsumer) -> None:
         self.window.recall(member.number)
         self._flights_changed()
-
-    def is_active(self, member: AttachedConsumer) -> bool:
-        return self._selector.is_active(member)
 
     def holder(self, offset: int) -> AttachedConsumer | None:
         """The member that has a record in flight."""
@@ -169,16 +80,10 @@ class Dispatcher:
             if flight.consumer == number
         )
 
-    def grant(self, number: int, records: int, bytes_: int, now: float) -> None:
-        """Add credit."""
-        member = self.members.get(number)
-        if member is not None:
-            member.grant(records, bytes_, now)
-
-    @property
-    def needs_keys(self) -> bool:
-        """Whether frames must be loaded with their records' keys."""
-        return isinstance(self._selector, KeySharedSelector) and self._selector.has_filters
+    def _flights_changed(self) -> None:
+        """Call when records are no longer in flight."""
+        self._in_flight = None
+        self._selector.flights_changed()
 
     # ---- loading ----
 
@@ -192,13 +97,6 @@ class Dispatcher:
             and (not self.max_unacked or self._room > 0)
             and self._someone_takes
         )
-
-    @property
-    def _someone_takes(self) -> bool:
-        for member in self.members.values():
-            if member.can_take and self._selector.is_active(member):
-                return True
-        return False
 
     @property
     def _blocks(self) -> bool:
@@ -297,67 +195,10 @@ class Dispatcher:
             )
         return self.max_unacked - self._in_flight
 
-    def _flights_changed(self) -> None:
-        """Call when records are no longer in flight."""
-        self._in_flight = None
-        self._selector.flights_changed()
-
     def pass_over(self, loaded: LoadedFrame) -> None:
         """Skip a frame that was deleted and can no longer be delivered."""
         self.counters.skipped += self.window.settle(loaded, loaded.undone)
         self._flights_changed()
-
-    # ---- expiring ----
-
-    def expire_pick(self, pick: Pick, expired: int) -> Pick | None:
-        """Take the ``expired`` records out of a delivery that was not sent; None if none is left.
-
-        Call it before ``next`` is called again.
-        """
-        late, member = pick.mask & expired, pick.member
-        count = late.bit_count()
-        member.records += count
-        member.sent -= count
-        self.counters.delivered -= count
-        if pick.attempt > 1:
-            self.counters.redelivered -= count
-        rest = pick.mask & ~late
-        if not rest:
-            member.bytes += pick.loaded.size
-        if self.reliable:
-            for flight in pick.loaded.flights:
-                if flight.consumer == member.number and flight.mask & late:
-                    flight.mark -= count
-            self.expire(pick.loaded, late, pick.attempt)
-        else:
-            self.counters.expired += count  # it was settled when it was picked
-        return replace(pick, mask=rest) if rest else None
-
-    def expire(self, loaded: LoadedFrame, mask: int, attempt: int = 1) -> None:
-        """Pass over records that nobody took in time; ``attempt`` would have been their next."""
-        if self.policy.dead_letter_expired:
-            dead = self.window.bury(loaded, mask)
-            if dead:
-                letter = DeadLetter(loaded.base, dead, attempt - 1, "expired", expired=True)
-                self.dead_letters.append(letter)
-        else:
-            self.counters.expired += self.window.settle(loaded, mask)
-        self._after_settling()
-
-    def expire_loaded(self, ttl_ms: int, wall_us: int) -> bool:
-        """Pass over what is loaded, not in flight, and has expired; returns whether there was any.
-
-        What consumers have is theirs: they may still acknowledge it.
-        """
-        late = [
-            loaded
-            for loaded in self.window.frames.values()
-            if loaded.life.over(ttl_ms, wall_us) and loaded.untaken
-        ]
-        for loaded in late:
-            attempt = min(number for number, part in loaded.unfinished() if part & loaded.untaken)
-            self.expire(loaded, loaded.untaken, attempt)
-        return bool(late)
 
     # ---- acknowledging ----
 
@@ -365,7 +206,7 @@ class Dispatcher:
         """Acknowledge records, whichever consumer had them and however late."""
         self._progress(number, now)
         self.counters.acknowledged += self.window.settle_range(first, last, mask)
-        self._after_settling()
+        self.after_settling()
 
     def ack_ranges(self, ranges: Iterable[tuple[int, int]], now: float) -> dict[int, int]:
         """Acknowledge records, whichever consumers had them and however late.
@@ -377,7 +218,7 @@ class Dispatcher:
             self.counters.acknowledged += self.window.settle_range(first, last, None, landed)
         for number in landed:
             self._progress(number, now)
-        self._after_settling()
+        self.after_settling()
         return landed
 
     def ack_up_to(self, number: int, last: int, now: float) -> None:
@@ -392,7 +233,7 @@ class Dispatcher:
             )
         self._progress(number, now)
         self.counters.acknowledged += self.window.settle_up_to(last, number)
-        self._after_settling()
+        self.after_settling()
 
     def nack(
         self,
@@ -414,12 +255,7 @@ class Dispatcher:
                 self._land(loaded, flight, failed)
                 delay = self.policy.delay_ms(flight.attempt, delay_ms) / 1000
                 self._failed(loaded, flight.attempt, failed, now + delay, reason, now)
-        self._after_settling()
-
-    def _progress(self, number: int, now: float) -> None:
-        member = self.members.get(number)
-        if member is not None:
-            member.progress = now
+        self.after_settling()
 
     def _land(self, loaded: LoadedFrame, flight: Flight, mask: int) -> None:
         flight.mask &= ~mask
@@ -441,7 +277,7 @@ class Dispatcher:
                     return
                 case Poison.BLOCK:
                     due = now + self.policy.max_redelivery_delay_ms / 1000
-                    self._barrier = 0  # computed in _after_settling
+                    self._barrier = 0  # computed in after_settling
                 case Poison.HALT:
                     due = NEVER
                     self._barrier = 0
@@ -454,7 +290,7 @@ class Dispatcher:
             settled = self.window.settle(loaded, letter.mask & loaded.dead)
             self.counters.dead_lettered += settled
             self.counters.expired += settled if letter.expired else 0
-            self._after_settling()
+            self.after_settling()
 
     def dead_letter_failed(self, letter: DeadLetter, now: float) -> None:
         """Publishing the dead letter failed: its records are retried later."""
@@ -464,9 +300,10 @@ class Dispatcher:
             loaded.dead &= ~mask
             due = now + self.policy.max_redelivery_delay_ms / 1000
             self.window.put_off(loaded, letter.attempt + 1, mask, due, now)
-            self._after_settling()
+            self.after_settling()
 
-    def _after_settling(self) -> None:
+    def after_settling(self) -> None:
+        """Call when records were settled or taken back outside of this class."""
         self._flights_changed()
         if self._barrier is not None:
             self._barrier = self._find_barrier()
@@ -500,7 +337,7 @@ class Dispatcher:
         if now >= self._next_timeout:
             self._time_out(now)
         self.window.release_due(now)
-        self._after_settling()
+        self.after_settling()
 
     def _time_out(self, now: float) -> None:
         timeout = self.policy.ack_timeout_ms / 1000

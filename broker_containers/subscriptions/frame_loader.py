@@ -11,6 +11,7 @@ from typing import Final
 
 from broker_containers.subscriptions.dispatcher import Dispatcher
 from broker_containers.subscriptions.due_times import NEVER
+from broker_containers.subscriptions.expiring import expire
 from broker_containers.subscriptions.expiry import lifetime
 from broker_containers.subscriptions.frame_reader import FrameGone, FrameReader, SubscribedTopic
 from broker_containers.subscriptions.loaded_frame import LoadedFrame
@@ -140,7 +141,7 @@ class FrameLoader:
         if dispatcher.policy.dead_letter_expired and dispatcher.reliable:
             loaded = self._load(frame, timed=timed)
             if loaded is not None:
-                dispatcher.expire(loaded, loaded.undone)
+                expire(dispatcher, loaded, loaded.undone)
         elif header.base_offset in window.delays:
             dispatcher.counters.expired += window.forget_delayed(header.base_offset)
         else:

@@ -13,17 +13,16 @@ from typing import Final
 
 from broker_containers.quotas.quotas import Held
 from broker_containers.subscriptions.consumers import AttachedConsumer, ConsumerSink
+from broker_containers.subscriptions.counters import SubscriptionCounters
 from broker_containers.subscriptions.dead_letters import DeadLetter
 from broker_containers.subscriptions.delivery_window import DeliveryWindow
-from broker_containers.subscriptions.dispatcher import (
-    Dispatcher,
-    SubscriptionCounters,
-    SubscriptionLimits,
-)
+from broker_containers.subscriptions.dispatcher import Dispatcher
 from broker_containers.subscriptions.due_times import NEVER
+from broker_containers.subscriptions.expiring import expire_loaded, expire_pick
 from broker_containers.subscriptions.expiry import expired_records
 from broker_containers.subscriptions.frame_loader import FrameLoader
 from broker_containers.subscriptions.frame_reader import FrameGone, FrameReader, SubscribedTopic
+from broker_containers.subscriptions.limits import SubscriptionLimits
 from broker_containers.subscriptions.ranges import RangeSet, runs
 from broker_containers.subscriptions.selectors import Pick
 from broker_containers.topic_log.tail_cache import CachedFrame
@@ -119,7 +118,7 @@ class Subscription:
         self._go_to(end)
 
     def leave(self, member: AttachedConsumer) -> None:
-        self._dispatcher.leave(member.number, self._clock.now())
+        self._dispatcher.leave(member.number)
         self.wake()
 
     def grant(self, member: AttachedConsumer, records: int, bytes_: int) -> None:
@@ -292,7 +291,7 @@ class Subscription:
             self._timer.cancel()
         for member in list(self._dispatcher.members.values()):
             member.sink.closed(reason)
-            self._dispatcher.leave(member.number, self._clock.now())
+            self._dispatcher.leave(member.number)
         await self._reading.close()
         if self._sending is not None:
             sending = self._sending
@@ -369,7 +368,7 @@ class Subscription:
 
     def _send_unexpired(self, pick: Pick, frame: CachedFrame) -> None:
         late = pick.mask & expired_records(frame, self.source.policy.ttl_ms, self._clock)
-        rest = self._dispatcher.expire_pick(pick, late) if late else pick
+        rest = expire_pick(self._dispatcher, pick, late) if late else pick
         self.dirty = self.dirty or bool(late)
         if rest is not None:
             self._send(rest, frame)
@@ -405,7 +404,7 @@ class Subscription:
     def expire(self) -> None:
         """Pass over expired records, whether or not a consumer is connected."""
         if not self._paused and self._dispatcher.reliable:
-            if self._dispatcher.expire_loaded(self.source.policy.ttl_ms, self._clock.wall_us()):
+            if expire_loaded(self._dispatcher, self.source.policy.ttl_ms, self._clock.wall_us()):
                 self.dirty = True
             self._expiring = True
             self.wake()

@@ -14,7 +14,7 @@ from broker_containers.quotas.quotas import Quotas
 from broker_containers.quotas.stored_counts import subscription_keys
 from broker_containers.security.access import creator
 from broker_containers.subscriptions.cursors import CursorWriter
-from broker_containers.subscriptions.dispatcher import SubscriptionLimits
+from broker_containers.subscriptions.limits import SubscriptionLimits
 from broker_containers.subscriptions.subscription import SendDeadLetter, Subscription
 from broker_containers.topics.shielded_tasks import ShieldedTasks
 from broker_containers.topics.topic import Topic

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.subscriptions.dispatcher import SubscriptionLimits
+from broker_containers.subscriptions.limits import SubscriptionLimits
 from broker_containers.topic_log.managed_ledger import LedgerSettings
 from sulina import Client, FailurePolicy, Poison, Refused, Start
 from sulina.runtime.memory_disk import MemoryDisk

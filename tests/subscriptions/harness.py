@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.delivery_window import DeliveryWindow
-from broker_containers.subscriptions.dispatcher import Dispatcher, SubscriptionLimits
+from broker_containers.subscriptions.dispatcher import Dispatcher
+from broker_containers.subscriptions.limits import SubscriptionLimits
 from broker_containers.subscriptions.ranges import RangeSet
 from broker_containers.topic_log.tail_cache import CachedFrame
 from sulina.errors import SulinaError
@@ -89,7 +90,7 @@ class Bench:
         return member
 
     def leave(self, member: AttachedConsumer) -> None:
-        self.dispatcher.leave(member.number, self.now)
+        self.dispatcher.leave(member.number)
 
     def grant(self, member: AttachedConsumer, records: int, bytes_: int = PLENTY) -> None:
         self.dispatcher.grant(member.number, records, bytes_, self.now)

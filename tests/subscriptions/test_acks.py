@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_containers.subscriptions.consumers import AttachedConsumer
-from broker_containers.subscriptions.dispatcher import SubscriptionLimits
+from broker_containers.subscriptions.limits import SubscriptionLimits
 from broker_containers.subscriptions.ranges import RangeSet, runs
 from sulina.errors import Refused
 from sulina.model import SubscriptionType

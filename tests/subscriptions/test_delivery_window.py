@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from broker_containers.subscriptions.delayed_frames import DelayedFrames
 from broker_containers.subscriptions.delivery_window import DeliveryWindow
-from broker_containers.subscriptions.dispatcher import SubscriptionLimits
 from broker_containers.subscriptions.due_times import NEVER, DueTimes
+from broker_containers.subscriptions.limits import SubscriptionLimits
 from broker_containers.subscriptions.ranges import RangeSet
 from sulina.model import SubscriptionType
 from sulina.wire import selection

@@ -127,7 +127,7 @@ def test_leaving_twice_or_as_a_stranger_does_nothing() -> None:
     member = bench.join("a")
     bench.leave(member)
     bench.leave(member)
-    bench.dispatcher.leave(99, 0.0)
+    bench.dispatcher.leave(99)
     bench.dispatcher.grant(99, 1, 1, 0.0)
     bench.join("b")
 

@@ -110,7 +110,7 @@ def test_what_a_consumer_had_comes_in_order_to_who_has_its_slots_then() -> None:
     for _ in range(3):
         bench.load_keys(key_a)
     first = [each.offsets[0] for each in bench.all()]
-    bench.dispatcher.leave(of(bench, "a"), bench.now)
+    bench.dispatcher.leave(of(bench, "a"))
     again = bench.all()
     assert [each.offsets[0] for each in again] == first
     assert {each.to for each in again} == {"b"}

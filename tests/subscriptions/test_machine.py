@@ -23,7 +23,8 @@ from hypothesis.stateful import (
 
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.delivery_window import DeliveryWindow
-from broker_containers.subscriptions.dispatcher import Dispatcher, SubscriptionLimits
+from broker_containers.subscriptions.dispatcher import Dispatcher
+from broker_containers.subscriptions.limits import SubscriptionLimits
 from broker_containers.subscriptions.ranges import RangeSet
 from sulina.errors import Refused
 from sulina.model import Backoff, FailurePolicy, Poison, SubscriptionType
@@ -238,7 +239,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @rule(which=NUMBERS)
     def leave(self, which: int) -> None:
         member = self.members[which % len(self.members)]
-        self.dispatcher.leave(member.number, self.now)
+        self.dispatcher.leave(member.number)
         self.land(member.number)
 
     @precondition(lambda self: self.members)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_containers.subscriptions.dispatcher import SubscriptionLimits
+from broker_containers.subscriptions.limits import SubscriptionLimits
 from sulina.model import SubscriptionType
 from tests.subscriptions.harness import PLENTY, POLICY, Bench, Given
 

@@ -249,7 +249,7 @@ async def test_a_topic_deleted_in_the_middle_leaves_no_object(world: TierBench) 
     async def delete(now: str, what: str) -> None:
         if now == "after put" and not is_notice(what):
             world.objects.hook = type(world.objects)(world.memory).hook
-            await broker.delete_topic(TOPIC)
+            await broker.deletion.delete(TOPIC)
 
     world.objects.hook = delete
     with pytest.raises((Fenced, Refused, NotFound)):

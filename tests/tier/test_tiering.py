@@ -331,7 +331,7 @@ async def test_deleting_a_topic_deletes_its_objects(world: TierBench) -> None:
     broker, _ = await world.with_records(20)
     await broker.tiering.round()
     assert await world.keys()
-    await broker.delete_topic(TOPIC)
+    await broker.deletion.delete(TOPIC)
     assert await world.keys() == [] and world.entries.ledgers() == []
     fresh = await world.log(world.broker())
     world.published.clear()
@@ -345,7 +345,7 @@ async def test_a_topic_made_again_keeps_its_objects_though_the_old_ones_are_doom
 ) -> None:
     broker, _ = await world.with_records(10)
     await broker.tiering.round()
-    await broker.delete_topic(TOPIC)
+    await broker.deletion.delete(TOPIC)
     fresh = await world.log(broker)
     world.published.clear()
     await world.publish(fresh, 10)

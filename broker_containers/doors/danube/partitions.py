@@ -39,9 +39,9 @@ async def ensure_partition(
             f"{Action.TOPICS}:{base}"
         )
     try:
-        await broker.create_topic(base, delivery, number + 1)
+        await broker.creation.create(base, delivery, number + 1)
     except AlreadyExists:
-        await broker.grow_topic(base, number + 1)
+        await broker.creation.grow(base, number + 1)
 
 
 async def partitions_of(broker: Broker, name: TopicName) -> list[str]:

@@ -14,7 +14,7 @@ from operator import add
 from typing import Generic, TypeVar
 
 from broker_containers.metrics.collectors.danube import DanubeSeries
-from broker_containers.subscriptions.dispatcher import SubscriptionCounters
+from broker_containers.subscriptions.counters import SubscriptionCounters
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.topic import Topic, TopicCounters
 from sulina.metrics.exposition import Exposition, MetricType, escape
