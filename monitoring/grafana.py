@@ -43,6 +43,8 @@ class Query:
 
     expr: str
     legend: str = ""
+    exemplars: bool = False
+    """Whether its series have exemplars, which are drawn as points that lead to traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
                 "datasource": _SOURCE,
                 "expr": query.expr,
                 "legendFormat": query.legend or "__auto",
+                **({"exemplar": True} if query.exemplars else {}),
                 **({"instant": True, "format": "table"} if table else {}),
             }
             for number, query in enumerate(panel.queries)

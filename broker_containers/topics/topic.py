@@ -198,7 +198,7 @@ class Topic:
         counters.bytes_in += header.size
         counters.raw_bytes += header.raw_length
         if self._latency is not None:
-            self._latency.end(publishing.began, self.latency)
+            self._latency.end(publishing.began, self.latency, frame)
         if not self._waking:
             # Later, so that producers have their answers before consumers are served.
             self._waking = True

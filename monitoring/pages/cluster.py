@@ -91,7 +91,7 @@ CLUSTER: Final = Dashboard(
                 Panel(
                     "Publish latency",
                     Unit.MILLISECONDS,
-                    quantiles(_PUBLISH.format("")),
+                    quantiles(_PUBLISH.format(""), exemplars=True),
                     "From a frame's arrival until it is durable, all brokers.",
                 ),
             ],

@@ -23,7 +23,8 @@ TEXT, JSON = "text", "json"
 FORMATS: Final = (TEXT, JSON)
 _TOPIC: Final = re.compile(r"/[\w-]+/[\w-]+")
 _REQUEST_ID: Final = re.compile(r"[\w.:-]{1,64}")
-_TRACE_PARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+_TRACE_PARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_SAMPLED: Final = 1
 _FIELDS: Final[ContextVar[Mapping[str, str]]] = ContextVar(
     "log_fields", default=MappingProxyType({})
 )
@@ -53,6 +54,12 @@ def trace_id(trace_parent: str) -> str:
     """The trace of a W3C ``traceparent``; empty if there is none."""
     found = _TRACE_PARENT.fullmatch(trace_parent)
     return found[1] if found else ""
+
+
+def sampled_trace(trace_parent: str) -> str:
+    """The trace of a W3C ``traceparent`` whose sender records it; empty if there is none."""
+    found = _TRACE_PARENT.fullmatch(trace_parent)
+    return found[1] if found and int(found[3], 16) & _SAMPLED else ""
 
 
 class TextLines(logging.Formatter):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 import sulina
@@ -27,10 +30,18 @@ from tests.storage_service.process import storage_processes
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def parse(text: str) -> Samples:
+Families = Callable[[str], Iterable[Metric]]
+OPEN_METRICS: Families = open_metrics.text_string_to_metric_families
+PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+
+
+def parse(text: str, families: Families = text_string_to_metric_families) -> Samples:
     """All samples by name and labels, as Prometheus reads them."""
     found: Samples = {}
-    for family in text_string_to_metric_families(text):
+    for family in families(text):
         assert family.documentation
         assert family.type in ("counter", "gauge", "histogram", "summary", "unknown")
         for sample in family.samples:
@@ -80,6 +91,30 @@ async def test_messages_in_and_out_are_counted(tmp_path: Path) -> None:
         assert found["sulina_connections", (("door", "binary"),)] >= 1
         assert found["sulina_connections", (("door", "http"),)] == 1
         assert found["sulina_journal_bytes", ()] > 0
+
+
+async def test_open_metrics_has_the_same_series_and_the_trace_of_a_publish(tmp_path: Path) -> None:
+    trace, ignored = "4bf92f3577b34da6a3ce929d0e0e4736", "0" * 31 + "1"
+    async with running(tmp_path) as broker:
+        for parent in (f"00-{ignored}-00f067aa0ba902b7-00", f"00-{trace}-00f067aa0ba902b7-01"):
+            # Frames are looked at five times per second at most; others stay without an exemplar.
+            while True:
+                path, headers = "/api/v1/topics/default/t/messages", {"traceparent": parent}
+                await broker.http.ok("POST", path, data=b"x", headers=headers)
+                answer = await broker.http("GET", "/metrics", headers={"Accept": PROMETHEUS})
+                assert answer.type.startswith("application/openmetrics-text; version=1.0.0")
+                exemplars = {
+                    one.exemplar.labels["trace_id"]
+                    for family in OPEN_METRICS(answer.text)
+                    for one in family.samples
+                    if one.exemplar
+                }
+                if exemplars or parent.endswith("-00"):
+                    break
+        assert exemplars == {trace}
+        plain, rich = await scrape(broker.http), parse(answer.text, OPEN_METRICS)
+        assert plain.keys() == rich.keys()
+        assert "trace_id" not in (await broker.http("GET", "/metrics")).text
 
 
 async def test_the_process_and_its_event_loop_are_measured(http: Http) -> None:

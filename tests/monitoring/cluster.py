@@ -19,7 +19,9 @@ from tests.monitoring.scraped import Scraped
 from tests.support.local_cluster import ClusterUp
 
 ROOT_TOKEN = "root-token-of-the-monitoring-tests"
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 TOPIC, DEAD = "/default/panels", "/default/dead"
+_TRACED = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
 _SIZE = ("--brokers", "1", "--storage", "1", "--etcd", "1")
 
 
@@ -82,7 +84,7 @@ async def _work(url: str) -> None:
 async def _publish(client: Client) -> None:
     async with client.producer(TOPIC) as producer:
         for _ in range(4):
-            await (await producer.send(b"x" * 50))
+            await (await producer.send(b"x" * 50, attributes=_TRACED))
         with contextlib.suppress(Refused):
             await (await producer.send(b"x" * 101))
 

@@ -18,7 +18,7 @@ import yaml
 from monitoring.__main__ import files
 from monitoring.pages import DASHBOARDS
 from tests.documents.markdown import ROOT, anchors
-from tests.monitoring.cluster import Watched, watched_cluster
+from tests.monitoring.cluster import TRACE, Watched, watched_cluster
 from tests.monitoring.scraped import reference
 from tests.support.prometheus import answers, running_prometheus
 
@@ -83,7 +83,7 @@ def test_promtool_accepts_rules_and_configuration() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-async def test_prometheus_evaluates_every_query_and_every_rule(
+async def test_prometheus_evaluates_every_query_and_rule_and_stores_exemplars(
     watched: Watched, tmp_path: Path
 ) -> None:
     config = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
@@ -107,3 +107,8 @@ async def test_prometheus_evaluates_every_query_and_every_rule(
         async with session.get(f"{url}/api/v1/rules") as answer:
             [group] = (await answer.json())["data"]["groups"]
         assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}, group
+        latency = {"query": "sulina_publish_latency_ms_bucket", "start": "0", "end": f"{1 << 33}"}
+        async with session.get(f"{url}/api/v1/query_exemplars", params=latency) as answer:
+            found = (await answer.json())["data"]
+        labels = [one["labels"] for series in found for one in series["exemplars"]]
+        assert {"trace_id": TRACE} in labels, found

@@ -29,6 +29,7 @@ async def running_prometheus(config: Mapping[str, Any], folder: Path) -> AsyncIt
         f"--config.file={file}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",
+        "--enable-feature=exemplar-storage",
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:

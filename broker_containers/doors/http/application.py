@@ -32,7 +32,7 @@ from broker_containers.security.access import Caller, Need
 from broker_containers.security.bearer import bearer_token
 from broker_containers.security.certificate import read_certificate
 from broker_containers.security.errors import Unauthenticated
-from sulina.metrics.exposition import CONTENT_TYPE
+from sulina.metrics.exposition import CONTENT_TYPE, OPEN_METRICS_TYPE, wants_open_metrics
 from sulina.model import EVERYTHING, Action
 from sulina.operations.json_types import form_of
 from sulina.operations.overview import OverviewOperations
@@ -189,8 +189,10 @@ class Application:
         access = (await self._caller(request)).access
         whole = any(access.allows(Need(each, EVERYTHING)) for each in _SEES_ALL)
         sees = None if whole and access.sees_all else access.sees
-        body = await self._metrics.collect(sees, whole=whole)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+        form = wants_open_metrics(request.headers.get("Accept", ""))
+        body = await self._metrics.collect(sees, whole=whole, open_metrics=form)
+        headers = {"Content-Type": OPEN_METRICS_TYPE if form else CONTENT_TYPE, "Vary": "Accept"}
+        return web.Response(body=body, headers=headers)
 
 
 def _origin(url: str) -> str:

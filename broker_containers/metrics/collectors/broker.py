@@ -51,15 +51,17 @@ class BrokerMetrics:
             self._watching.cancel()
             await asyncio.wait([self._watching])
 
-    async def collect(self, sees: Sees | None = None, *, whole: bool = True) -> bytes:
+    async def collect(
+        self, sees: Sees | None = None, *, whole: bool = True, open_metrics: bool = False
+    ) -> bytes:
         """The text of all metrics. Yields to the event loop between portions.
 
         With ``sees``, it names only what the reader may see; without ``whole``, it has nothing but
-        the series of topics and subscriptions.
+        the series of topics and subscriptions. ``open_metrics`` adds exemplars.
         """
         async with self._collecting:
             broker = self._broker
-            text = Exposition(sees, broker.settings.broker_id)
+            text = Exposition(sees, broker.settings.broker_id, open_metrics=open_metrics)
             if not whole:
                 await self._topics.write_series(text, list(broker.loaded()))
                 return text.encode()
