@@ -17,6 +17,7 @@ from emr_jobs.jobs import running
 from emr_jobs.jobs.running import DONE, Result
 from emr_jobs.jobs.stores import records_of
 from sulina.errors import Refused
+from sulina.runtime.traces import trace_parent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -119,6 +120,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
         "producer": arguments.producer,
         "token": arguments.token,
         "tls": arguments.tls_ca,
+        "traceparent": trace_parent(),
     }
     records.write.format("sulina").mode("append").options(
         **{name: value for name, value in given.items() if value}

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from emr_jobs.java import prepare_java
 from sulina import errors
 from sulina.errors import Refused, SulinaError
+from sulina.runtime.traces import caused_by, flush_spans, span, start_tracing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,8 +133,23 @@ def source_options(arguments: argparse.Namespace, **more: Any) -> dict[str, str]
 def run(
     arguments: argparse.Namespace, work: Callable[[argparse.Namespace], tuple[int, Result]]
 ) -> int:
-    """Do ``work`` and print its result; errors become a message and an exit code."""
-    return guard(lambda: _print(arguments, *work(arguments)))
+    """Do ``work`` and print its result; errors become a message and an exit code.
+
+    It is a span, if OpenTelemetry's variables name a collector: in the trace that ``TRACEPARENT``
+    names, or in one of its own.
+    """
+
+    def traced() -> int:
+        name = Path(work.__code__.co_filename).stem
+        start_tracing("sulina-job", name, clients=False)
+        caller = os.environ.get("TRACEPARENT", "")
+        try:
+            with caused_by(caller), span(f"job {name}", False):
+                return _print(arguments, *work(arguments))
+        finally:
+            flush_spans()
+
+    return guard(traced)
 
 
 def guard(work: Callable[[], int]) -> int:

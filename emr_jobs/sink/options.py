@@ -9,7 +9,7 @@ from typing import Final
 from sulina.errors import Refused
 from sulina.names import TopicName, check_label
 
-_KNOWN: Final = ("topic", "url", "producer", "compression", "tls", "token", "create")
+_KNOWN: Final = ("topic", "url", "producer", "compression", "tls", "token", "create", "traceparent")
 _SPARKS_OWN: Final = ("checkpointlocation", "path", "queryname")
 """Options of Spark itself, which it passes to sinks as well."""
 
@@ -26,6 +26,8 @@ class WriteOptions:
     tls: str = ""
     token: str = ""
     create: bool = True
+    trace_parent: str = ""
+    """The W3C trace context that records carry unless they have their own."""
 
 
 def parse_write_options(options: Mapping[str, str], overwrite: bool) -> WriteOptions:
@@ -52,4 +54,5 @@ def parse_write_options(options: Mapping[str, str], overwrite: bool) -> WriteOpt
         tls=given.get("tls", ""),
         token=given.get("token", ""),
         create=create == "true",
+        trace_parent=given.get("traceparent", ""),
     )

@@ -25,6 +25,14 @@ from sulina.client.producer import Producer
 from sulina.client.routing import partition_of
 from sulina.client.topics import TopicInfo
 from sulina.errors import NotFound, Refused
+from sulina.runtime.traces import (
+    TRACE_PARENT,
+    caused_by,
+    flush_spans,
+    span,
+    start_tracing,
+    trace_parent,
+)
 
 BATCH_BITS: Final = 32
 _RUN: Final = 1024
@@ -83,9 +91,16 @@ def publish(
     """Publish ``records`` under the producer ``name``; blocks until all of them are durable.
 
     ``batch`` is the number of a stream's batch. Raises the brokers' errors, ``Unavailable`` if they
-    cannot be reached, and ``Refused`` if more records of this batch are stored than it has.
+    cannot be reached, and ``Refused`` if more records of this batch are stored than it has. In a
+    trace, records carry its context; with a collector in the environment, the task has a span.
     """
-    return asyncio.run(_publish(options, name, records, batch))
+    start_tracing("sulina-spark", name, clients=False)
+    try:
+        what = f"write {options.topic}"
+        with caused_by(options.trace_parent), span(what, False, producer=name):
+            return asyncio.run(_publish(options, name, records, batch))
+    finally:
+        flush_spans()  # Spark ends its Python processes without notice
 
 
 async def _publish(
@@ -146,10 +161,12 @@ async def _topic(client: sulina.Client, options: WriteOptions) -> TopicInfo:
 
 def _share(partitions: list[_PartitionProducer], chunk: RecordChunk, count: int) -> int:
     """Assign each record to its partition, always the same; returns how many were stored."""
-    skipped = 0
+    skipped, parent = 0, trace_parent()
     for index, payload in enumerate(chunk.payloads):
         key = chunk.keys[index] if chunk.keys is not None else None
         attributes = chunk.attributes[index] if chunk.attributes is not None else None
+        if parent and TRACE_PARENT not in (attributes or {}):
+            attributes = {**(attributes or {}), TRACE_PARENT: parent}
         if key is not None:
             number = partition_of(key, len(partitions))
         else:

@@ -17,6 +17,7 @@ from sulina import Client, Start
 from sulina.errors import TooLarge
 
 SINGLE, BATCHED, HTTP = "/default/single", "/default/batched", "/default/over-http"
+SPARK = "/default/from-spark"
 
 
 async def single(client: Client) -> None:
@@ -47,10 +48,11 @@ async def batched(client: Client) -> None:
         await c.ack_cumulative(await c.receive_batch(30))
 
 
-async def over_http(client: Client) -> None:
-    """What somebody else published over HTTP."""
-    async with client.consumer(HTTP, "s", start=Start.earliest()) as c:
-        await c.ack(await c.receive(30))
+async def of_others(client: Client, topic: str, count: int) -> None:
+    """What somebody else published."""
+    async with client.consumer(topic, "s", start=Start.earliest()) as c:
+        for _ in range(count):
+            await c.ack(await c.receive(30))
 
 
 async def main(url: str) -> None:
@@ -60,8 +62,10 @@ async def main(url: str) -> None:
     async with sulina.connect(url) as client:
         await single(client)
         await batched(client)
-        await over_http(client)
+        await of_others(client, HTTP, 1)
+        await of_others(client, SPARK, 2)
     provider.shutdown()
 
 
-asyncio.run(main(sys.argv[1]))
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,10 +11,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.danube.calls import Calls
 from tests.support.server import SulinaProcess
 from tests.tracing.collector import CollectedSpan, Collector, running_collector
+from tests.tracing.program import SPARK
+from tests.tracing.replaying import OWN_TRACE
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+DANUBE = "/default/danube"
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +35,36 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
             server = SulinaProcess(folder / "data").start()
         try:
             _publish_over_http(server.http_url)
-            program = [sys.executable, "-m", "tests.tracing.program", server.url]
-            done = subprocess.run(program, env=environment, timeout=100, check=False)
-            assert done.returncode == 0
+            asyncio.run(_use_danubes_protocol(server.grpc_port))
+            for name in ("replaying", "program"):
+                program = [sys.executable, "-m", f"tests.tracing.{name}", server.url]
+                environment["TRACEPARENT"] = PARENT
+                done = subprocess.run(program, env=environment, timeout=100, check=False)
+                assert done.returncode == 0
         finally:
             server.stop()
         yield collector.wait_for("checkout", "messages.publish", "process /default/over-http")
+
+
+async def _use_danubes_protocol(port: int) -> None:
+    """Publish two messages, acknowledge one, refuse the other."""
+    async with Calls(f"http://127.0.0.1:{port}") as calls:
+        await calls.producer(DANUBE)
+        messages = calls.stream(await calls.subscribe(DANUBE))
+        for _ in range(2):
+            await calls.send(DANUBE, b"order", attributes={"traceparent": PARENT})
+        await calls.send(DANUBE, b"untraced")
+        place = (await messages.read()).msg_id
+        await calls("Ack", msg_id=place, subscription_name="s")
+        place = (await messages.read()).msg_id
+        await calls("Nack", msg_id=place, subscription_name="s", delay_ms=60_000, reason="bad")
 
 
 def _publish_over_http(url: str) -> None:
     request = urllib.request.Request(
         f"{url}/api/v1/topics/default/over-http/messages",
         data=b"from a browser",
-        headers={"traceparent": f"00-{TRACE}-{SPAN}-01"},
+        headers={"traceparent": PARENT},
     )
     with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 200
@@ -82,6 +105,37 @@ def test_a_request_over_http_a_broker_and_a_consumer_share_a_trace(collected: Co
     assert (broker.service, broker.parent, process.parent) == ("sulina-broker", SPAN, broker.span)
     assert broker.attributes["sulina.resource"] == "/default/over-http"
     assert broker.attributes["sulina.door"] == "http"
+
+
+def test_the_broker_follows_messages_of_danubes_clients_to_their_acknowledgement(
+    collected: Collector,
+) -> None:
+    collected.wait_for(f"publish {DANUBE}", f"deliver {DANUBE}")
+    published, delivered = (collected.named(f"{name} {DANUBE}") for name in ("publish", "deliver"))
+    assert {(each.trace, each.parent) for each in (*published, *delivered)} == {(TRACE, SPAN)}
+    assert [_outcome(each) for each in published] == ["durable"] * 2
+    assert sorted((_outcome(each), each.status) for each in delivered) == [
+        ("acknowledged", 0),
+        ("refused", 2),
+    ]
+    assert {each.attributes["messaging.message.id"] for each in delivered} == {
+        f"{DANUBE}@0",
+        f"{DANUBE}@1",
+    }
+
+
+def test_a_spark_job_and_its_tasks_are_spans_of_one_trace(collected: Collector) -> None:
+    [job] = collected.named("job replaying")
+    [write] = collected.named(f"write {SPARK}")
+    process = collected.named(f"process {SPARK}")
+    assert (job.service, job.trace, job.parent) == ("sulina-job", TRACE, SPAN)
+    assert (write.trace, write.parent) == (TRACE, job.span)
+    assert [each.trace for each in process] == [TRACE, OWN_TRACE]
+    assert process[0].parent == write.span
+
+
+def _outcome(span: CollectedSpan) -> str:
+    return span.attributes["messaging.sulina.outcome"]
 
 
 def test_a_program_without_opentelemetry_loads_none_of_it() -> None:

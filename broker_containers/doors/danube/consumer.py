@@ -15,6 +15,7 @@ from typing import Final
 
 from broker_containers.doors.danube.message_encoder import MessageEncoder
 from broker_containers.doors.danube.settings import MAX_MESSAGE_BYTES
+from broker_containers.doors.danube.tracing import DeliverySpans
 from broker_containers.quotas.rates import Direction
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
@@ -41,8 +42,9 @@ SendNow = Callable[[Sequence[bytes]], bool]
 class DanubeConsumer:
     """The sink of one consumer, for one stream; the next stream gets another sink."""
 
-    def __init__(self, topic: Topic, broker_url: str) -> None:
+    def __init__(self, topic: Topic, broker_url: str, spans: DeliverySpans) -> None:
         self.topic = topic
+        self._spans = spans
         self.streaming = False
         self.gone: SulinaError | None = None
         """Why it is detached; None while it is attached."""
@@ -111,10 +113,16 @@ class DanubeConsumer:
         """The encoded messages of a frame, about 64 KiB at a time."""
         batch: list[bytes] = []
         size = 0
+        traced = frame.attributes if self._reliable and self._spans.on else None
         for offset, message in self._encoder.messages_of(frame, chosen):
             if len(message) > MAX_MESSAGE_BYTES:
                 self._refuse(offset)
                 continue
+            if traced is not None and self._subscription is not None:
+                attributes = traced[offset - frame.header.base_offset]
+                self._spans.delivered(
+                    self._subscription, self, str(self.topic.name), offset, attributes
+                )
             batch.append(message)
             size += len(message)
             if size >= _BATCH_BYTES:
@@ -211,4 +219,5 @@ class DanubeConsumer:
         self.gone = self.gone or found
         self._send_now = None
         self._frames.clear()
+        self._spans.left(self)
         self._wanted.set()

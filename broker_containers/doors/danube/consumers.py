@@ -15,6 +15,7 @@ from broker_containers.doors.danube.client_numbers import consumer_number
 from broker_containers.doors.danube.consumer import DanubeConsumer
 from broker_containers.doors.danube.consumer_directory import ConsumerDirectory
 from broker_containers.doors.danube.settings import DanubeSettings
+from broker_containers.doors.danube.tracing import DeliverySpans
 from broker_containers.subscriptions.consumers import AttachedConsumer
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.topic import Topic
@@ -53,6 +54,7 @@ class Consumers:
         """Of this turn of the event loop."""
         self._named: dict[tuple[str, str], list[int]] = {}
         """The same offsets by the names of topic and subscription."""
+        self._spans = DeliverySpans()
 
     def __len__(self) -> int:
         return len(self._here)
@@ -76,7 +78,7 @@ class Consumers:
         subscription = await broker.subscriptions.subscribe(
             topic, record.subscription, record.type, Start.latest(), None
         )
-        consumer = DanubeConsumer(topic, self._broker_url)
+        consumer = DanubeConsumer(topic, self._broker_url, self._spans)
         consumer.join(subscription, record.name, record.key_filters, principal)
         self._here[number] = _Session(record, consumer, broker.clock.now())
         return consumer
@@ -146,6 +148,7 @@ class Consumers:
         for subscription, offsets in acks.items():
             for member, count in subscription.ack_offsets(offsets):
                 _notify(member, count)
+            self._spans.acknowledged(subscription, offsets)
 
     async def nack(
         self, topic: TopicName, subscription: str, offset: int, delay_ms: int, reason: str
@@ -156,6 +159,7 @@ class Consumers:
         if found is not None and holder is not None:
             reason = reason[:_MOST_REASON] or "not handled by the consumer"
             found.nack(holder, offset, offset, None, delay_ms, reason)
+            self._spans.refused(found, offset, reason)
             _notify(holder, 1)
 
     # ---- time ----

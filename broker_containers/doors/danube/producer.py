@@ -7,6 +7,7 @@ from functools import partial
 
 from broker_containers.doors.danube.messages import DanubeRecord
 from broker_containers.doors.danube.topic_publisher import TopicPublisher
+from broker_containers.doors.danube.tracing import published
 from broker_containers.quotas.rates import Subject
 from broker_containers.schemas.checks import TopicSchemaCheck
 from broker_containers.topics.producers import TopicProducer
@@ -85,6 +86,8 @@ class DanubeProducer:
             size = len(record.payload)
             raise TooLarge(f"a message of {size} bytes is over the topic's limit of {limit}")
         assert self._publisher is not None
+        if record.attributes:
+            done = published(str(self.topic.name), record.attributes, done)
         self._in_progress += 1
         self._publisher.add(record, done, self)
 
