@@ -4,8 +4,8 @@ isort:skip_file
 The service of a storage node (port 6660 by default): stores entries of many ledgers durably.
 
 Incarnation. The data of a node has an incarnation, 32 hex digits, returned by Hello; a node that
-lost its disk has another one. Every call except Hello, List, Stat and those of the cold tier must
-name the incarnation that the caller expects, in the metadata `sulina-incarnation`; a node with
+lost its disk has another one. Every call except Hello, Status, SetLogLevel, List, Stat and those of
+the cold tier must name the incarnation that the caller expects, in the metadata `sulina-incarnation`; a node with
 another one refuses. So the "no such entry" of an empty disk is never taken for that of its
 predecessor.
 
@@ -171,6 +171,115 @@ class HelloReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HelloReply: _TypeAlias = HelloReply  # noqa: Y015
+
+@_typing.final
+class StatusRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StatusRequest: _TypeAlias = StatusRequest  # noqa: Y015
+
+@_typing.final
+class StatusReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    UNWRITABLE_FIELD_NUMBER: _builtins.int
+    DISK_BYTES_FIELD_NUMBER: _builtins.int
+    DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
+    JOURNAL_BYTES_FIELD_NUMBER: _builtins.int
+    JOURNAL_FILES_FIELD_NUMBER: _builtins.int
+    RESERVED_BYTES_FIELD_NUMBER: _builtins.int
+    PENDING_BYTES_FIELD_NUMBER: _builtins.int
+    LEDGERS_FIELD_NUMBER: _builtins.int
+    DAMAGED_PLACES_FIELD_NUMBER: _builtins.int
+    LOG_LEVEL_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """of the software"""
+    unwritable: _builtins.str
+    """why it takes no appends; empty if it does"""
+    disk_bytes: _builtins.int
+    """of the file system of its data; 0 without a disk"""
+    disk_free_bytes: _builtins.int
+    journal_bytes: _builtins.int
+    journal_files: _builtins.int
+    reserved_bytes: _builtins.int
+    """disk space that appends find even if the disk is full"""
+    pending_bytes: _builtins.int
+    """appended and not durable yet"""
+    ledgers: _builtins.int
+    """with entries on this node"""
+    damaged_places: _builtins.int
+    """of the journal, found when it started"""
+    log_level: _builtins.str
+    def __init__(
+        self,
+        *,
+        version: _builtins.str = ...,
+        unwritable: _builtins.str = ...,
+        disk_bytes: _builtins.int = ...,
+        disk_free_bytes: _builtins.int = ...,
+        journal_bytes: _builtins.int = ...,
+        journal_files: _builtins.int = ...,
+        reserved_bytes: _builtins.int = ...,
+        pending_bytes: _builtins.int = ...,
+        ledgers: _builtins.int = ...,
+        damaged_places: _builtins.int = ...,
+        log_level: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged_places", b"damaged_places", "disk_bytes", b"disk_bytes", "disk_free_bytes", b"disk_free_bytes", "journal_bytes", b"journal_bytes", "journal_files", b"journal_files", "ledgers", b"ledgers", "log_level", b"log_level", "pending_bytes", b"pending_bytes", "reserved_bytes", b"reserved_bytes", "unwritable", b"unwritable", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StatusReply: _TypeAlias = StatusReply  # noqa: Y015
+
+@_typing.final
+class LogLevelRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEVEL_FIELD_NUMBER: _builtins.int
+    level: _builtins.str
+    def __init__(
+        self,
+        *,
+        level: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogLevelRequest: _TypeAlias = LogLevelRequest  # noqa: Y015
+
+@_typing.final
+class LogLevelReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEVEL_FIELD_NUMBER: _builtins.int
+    level: _builtins.str
+    def __init__(
+        self,
+        *,
+        level: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogLevelReply: _TypeAlias = LogLevelReply  # noqa: Y015
 
 @_typing.final
 class Entries(_message.Message):

@@ -38,11 +38,7 @@ from broker_containers.operations.cluster import ClusterHandlers
 from broker_containers.operations.router import ClusterRouter
 from broker_containers.operations.settings import SettingHandlers
 from broker_containers.security.settings import AuthSettings
-from broker_containers.settings.apply import (
-    apply_log_level,
-    apply_to_broker,
-    log_level_now,
-)
+from broker_containers.settings.apply import apply_to_broker
 from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
 from sulina.client.address import parse_addresses
@@ -51,6 +47,7 @@ from sulina.metadata.keys.members import BrokerMode, BrokerRecord
 from sulina.metadata.store import MetadataStore
 from sulina.metrics.exposition import Write
 from sulina.runtime.deadline import within
+from sulina.runtime.logs import apply_log_level, log_level_now
 from sulina.runtime.resources import ResourceMonitor
 from sulina.runtime.seam import Clock, Network
 from sulina.runtime.tasks import stop_tasks

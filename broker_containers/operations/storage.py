@@ -1,4 +1,4 @@
-"""The handler of ``storage.show``: what this broker knows of where its messages are."""
+"""Handlers of ``storage``: what this broker knows of where its messages are."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Final, Protocol
 
 from broker_containers.operations.running import handles
 from storage_grpc.quorum.settings import QuorumSettings
+from sulina.errors import Refused
 from sulina.metadata.keys import ledger_metadata, record
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata, LedgerPhase
 from sulina.metadata.store import MetadataStore
 from sulina.operations.storage import (
     LedgerInDoubt,
+    LedgersChecked,
+    LogLevel,
     StorageDetails,
     StorageNodeRow,
     StorageOperations,
@@ -26,8 +29,12 @@ _LEAF: Final = "/metadata"
 class StorageNodes(Protocol):
     """The storage nodes that a broker uses."""
 
-    def rows(self) -> Sequence[StorageNodeRow]:
+    async def rows(self) -> Sequence[StorageNodeRow]:
         """Each node, healthy or not."""
+        ...
+
+    async def set_log_level(self, name: str, level: str) -> str:
+        """Set the level of a node's log, as it was started if empty. Raises ``NotFound``."""
         ...
 
 
@@ -49,23 +56,29 @@ class StorageHandlers:
     @handles(StorageOperations.show)
     async def show(self) -> StorageDetails:
         space = None if self._folder is None else shutil.disk_usage(self._folder)
-        checked, doubts = (0, ()) if self._nodes is None else await self._doubts()
+        found = await self.ledgers()
         return StorageDetails(
             embedded=self._nodes is None,
             disk_bytes=None if space is None else space.total,
             disk_free_bytes=None if space is None else space.free,
             write_quorum=1 if self._quorum is None else self._quorum.write_quorum,
             ack_quorum=1 if self._quorum is None else self._quorum.ack_quorum,
-            nodes=() if self._nodes is None else tuple(self._nodes.rows()),
-            ledgers_checked=checked,
-            in_doubt=doubts,
+            nodes=() if self._nodes is None else tuple(await self._nodes.rows()),
+            ledgers_checked=found.ledgers_checked,
+            in_doubt=found.in_doubt,
+            next_ledger=found.next_ledger,
         )
 
-    async def _doubts(self) -> tuple[int, tuple[LedgerInDoubt, ...]]:
-        listing = await self._store.range(ledger_metadata.ROOT, limit=_MOST_LEDGERS)
+    @handles(StorageOperations.ledgers)
+    async def ledgers(self, *, after: str = "") -> LedgersChecked:
+        if self._nodes is None:
+            return LedgersChecked(0, (), None)
+        root = ledger_metadata.ROOT
+        start = root + after if after else None
+        listing = await self._store.range(root, limit=_MOST_LEDGERS, after=start)
         found, checked = [], 0
         for item in listing.items:
-            rest = item.key.removeprefix(ledger_metadata.ROOT)
+            rest = item.key.removeprefix(root)
             if not rest.endswith(_LEAF):
                 continue
             checked += 1
@@ -79,4 +92,15 @@ class StorageHandlers:
                         value.fragments[-1].ensemble,
                     )
                 )
-        return checked, tuple(found)
+        full = len(listing.items) == _MOST_LEDGERS
+        last = listing.items[-1].key.removeprefix(root) if full else None
+        return LedgersChecked(checked, tuple(found), last)
+
+    @handles(StorageOperations.log_level)
+    async def log_level(self, node: str, *, level: str = "") -> LogLevel:
+        if self._nodes is None:
+            raise Refused(
+                "the broker's own journal stores the messages, there are no storage nodes: change "
+                "the broker's level with sulina config set log.level"
+            )
+        return LogLevel(node, await self._nodes.set_log_level(node, level))

@@ -6,19 +6,14 @@ the tail cache, the intervals of background work, the logs and subscriptions of 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
 from broker_containers.broker.broker import Broker
 from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
-from broker_containers.settings.setting_list import LEVELS
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-
-PACKAGES: Final = ("sulina", "broker_containers", "storage_grpc")
-"""``log.level`` applies to these packages; libraries keep their levels."""
+from sulina.runtime.logs import apply_log_level, log_level_now
 
 
 @asynccontextmanager
@@ -54,16 +49,3 @@ def apply_to_broker(broker: Broker, live: LiveSettings) -> None:
             topic.log.settings = settings.ledger
         for subscription in topic.subscriptions.values():
             subscription.limits = settings.subscription
-
-
-def log_level_now() -> str:
-    """The level the process was started with: call it before any change is applied."""
-    level = logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower()
-    return level if level in LEVELS else "warning"
-
-
-def apply_log_level(level: str, started_with: str) -> None:
-    """Set the log level of our packages; ``started_with`` restores the process's own setup."""
-    wanted = logging.NOTSET if level == started_with else logging.getLevelName(level.upper())
-    for package in PACKAGES:
-        logging.getLogger(package).setLevel(wanted)

@@ -13,8 +13,7 @@ from broker_containers.settable import SettingType
 from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.setting import Setting
 from sulina.errors import NotFound
-
-LEVELS: Final = ("debug", "info", "warning", "error")
+from sulina.runtime.logs import LEVELS
 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "broker": ("broker",),

@@ -16,6 +16,7 @@ from sulina.runtime.seam import Clock
 _log = logging.getLogger(__name__)
 _CHECK_TIMEOUT = 1.0
 """A node that takes longer to answer is not healthy."""
+_CHANGE_TIMEOUT = 10.0
 _MAX_AVOID_SECONDS = 60.0
 _CHECKS_BEFORE_WARNING = 10
 """Nodes and brokers start in any order: earlier failures of a new node are not logged."""
@@ -75,6 +76,23 @@ class NodeMonitor:
         self._avoid_seconds = min(longer, _MAX_AVOID_SECONDS)
         self._avoid_until = now + self._avoid_seconds
         self._unhealthy(f"it failed; not used for {self._avoid_seconds:g} s")
+
+    async def status(self) -> pb.StatusReply | None:
+        """Its disk and its journal; None if it does not answer within a second, or is too old."""
+        try:
+            return await self._link.ask(
+                "Status", pb.StatusRequest(), pb.StatusReply, timeout=_CHECK_TIMEOUT
+            )
+        except SulinaError:
+            return None
+
+    async def set_log_level(self, level: str) -> str:
+        """Set the level of its log, as it was started if empty; returns the level."""
+        request = pb.LogLevelRequest(level=level)
+        reply = await self._link.ask(
+            "SetLogLevel", request, pb.LogLevelReply, timeout=_CHANGE_TIMEOUT
+        )
+        return reply.level
 
     async def close(self) -> None:
         """Cancel the node's calls and close the connection."""

@@ -19,8 +19,8 @@ from storage_grpc.node import Node
 from storage_grpc.remote.node import RemoteNode
 from storage_grpc.remote.node_monitor import NodeMonitor
 from storage_grpc.remote.settings import RemoteSettings
-from sulina.errors import Refused, Unavailable
-from sulina.operations.storage import StorageNodeRow
+from sulina.errors import NotFound, Refused, Unavailable
+from sulina.operations.storage import StorageNodeRow, StorageNodeState
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock, Randomness
 from sulina.runtime.tasks import stop_tasks
@@ -146,20 +146,46 @@ class RemoteNodes:
         """Every node that has ever answered, healthy or not."""
         return [monitor.node for monitor in self._monitors if monitor.node is not None]
 
-    def rows(self) -> list[StorageNodeRow]:
-        """Each node, healthy or not, for an overview."""
-        return [
-            StorageNodeRow(
-                node=monitor.name,
-                address=self._places[monitor.name],
-                zone=self._zones[monitor.name],
-                healthy=monitor.healthy,
-                trouble="" if monitor.healthy else monitor.why,
-                pending_bytes=0 if monitor.node is None else monitor.node.pending_bytes,
-                object_store="" if monitor.node is None else monitor.node.tier,
-            )
-            for monitor in self._monitors
-        ]
+    async def rows(self) -> list[StorageNodeRow]:
+        """Each node, healthy or not, for an overview; waits a second at most for their answers."""
+        return list(await asyncio.gather(*map(self._row, self._monitors)))
+
+    async def _row(self, monitor: NodeMonitor) -> StorageNodeRow:
+        status = await monitor.status()
+        trouble = "" if monitor.healthy else monitor.why
+        return StorageNodeRow(
+            node=monitor.name,
+            address=self._places[monitor.name],
+            zone=self._zones[monitor.name],
+            healthy=monitor.healthy,
+            trouble=(status.unwritable if status is not None else "") or trouble,
+            pending_bytes=0 if monitor.node is None else monitor.node.pending_bytes,
+            object_store="" if monitor.node is None else monitor.node.tier,
+            state=None
+            if status is None
+            else StorageNodeState(
+                version=status.version,
+                writable=not status.unwritable,
+                disk_bytes=status.disk_bytes,
+                disk_free_bytes=status.disk_free_bytes,
+                journal_bytes=status.journal_bytes,
+                journal_files=status.journal_files,
+                reserved_bytes=status.reserved_bytes,
+                pending_bytes=status.pending_bytes,
+                ledgers=status.ledgers,
+                damaged_places=status.damaged_places,
+                log_level=status.log_level,
+            ),
+        )
+
+    async def set_log_level(self, name: str, level: str) -> str:
+        """Set the level of a node's log. Raises ``NotFound``, and ``UnknownOutcome`` if it does
+        not answer."""
+        for monitor in self._monitors:
+            if monitor.name == name:
+                return await monitor.set_log_level(level)
+        known = ", ".join(self._places)
+        raise NotFound(f"there is no storage node {name!r}: choose from {known}")
 
     def with_tier(self) -> list[RemoteNode]:
         """The healthy nodes with an object store; if there is none, the unhealthy ones."""

@@ -61,7 +61,7 @@ async def storage_node(
                 settings.id, store.incarnation, loss_record, settings.journal.max_entry_bytes
             )
             async with _tier(settings, LocalNode(settings.id, store, loss_record)) as tier:
-                server = StorageServer(identity, store, tier, _tls(settings))
+                server = StorageServer(identity, store, tier, _tls(settings), settings.data)
                 await server.start(settings.host, settings.port)
                 showing = asyncio.create_task(_show_health(server, RealClock()), name="health")
                 files = None if settings.tls is None else settings.tls.certificate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import grpc
@@ -20,6 +21,7 @@ from storage_grpc.remote.settings import RemoteSettings
 from storage_grpc.remote.wire.service import PROTOCOL, SERVICE, server_options
 from storage_grpc.service.append_session import AppendSession
 from storage_grpc.service.calls import Context, StorageCalls, abort
+from storage_grpc.service.state_calls import StateCalls
 from storage_grpc.service.tier_calls import ServedTier, TierCalls
 from storage_grpc.service.tls import ServerTls, server_credentials
 from sulina.errors import Refused, SulinaError, Unavailable
@@ -48,8 +50,12 @@ class StorageServer:
         store: EntryStore,
         tier: ServedTier | None = None,
         tls: ServerTls | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """With a ``tier``, which the caller closes, it serves the cold tier as well."""
+        """With a ``tier``, which the caller closes, it serves the cold tier as well.
+
+        ``folder`` is where the store's data is, if it is on a disk.
+        """
         self._identity = identity
         self._tls = tls
         self._tier = tier
@@ -61,6 +67,7 @@ class StorageServer:
         member = member_name(identity.id, identity.incarnation)
         others = RemoteSettings(tls=None if tls is None else tls.files)
         self._tier_calls = TierCalls(self._calls, self._node, member, tier, _MAX_READ_BYTES, others)
+        self._state_calls = StateCalls(self._calls, store, folder, lambda: self.unwritable)
         self._sessions: set[AppendSession] = set()
         self._writable = True
         self._shown = True
@@ -80,6 +87,7 @@ class StorageServer:
                         "Append": appends,
                         **self._calls.handlers(),
                         **self._tier_calls.handlers(),
+                        **self._state_calls.handlers(),
                     },
                 )
             ]

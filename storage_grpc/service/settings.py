@@ -16,7 +16,7 @@ from typing import Any, Final
 from storage_grpc.journal.settings import JournalSettings
 from storage_grpc.tier.tier import CACHE_BYTES
 from sulina.errors import Refused
-from sulina.runtime.logs import FORMATS, TEXT
+from sulina.runtime.logs import FORMATS, LEVELS, TEXT
 from sulina.runtime.tls_files import TlsFiles
 
 PREFIX: Final = "SULINA_STORAGE_"
@@ -24,7 +24,6 @@ CONFIG: Final = "config"
 """The name of the flag for the file; in capitals, of the environment variable."""
 ANY_CLIENT: Final = "any"
 CERTIFICATE: Final = "certificate"
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _RESERVE: Final = 32 << 20
@@ -73,7 +72,7 @@ class ServiceSettings:
         ANY_CLIENT, f"clients to accept with TLS: {ANY_CLIENT}, or only those with a {CERTIFICATE}"
     )
     stop_seconds: float = _setting(10.0, "seconds to finish pending calls when the node stops")
-    log_level: str = _setting("warning", f"least severe messages to log: {', '.join(LOG_LEVELS)}")
+    log_level: str = _setting("warning", f"least severe messages to log: {', '.join(LEVELS)}")
     log_format: str = _setting(TEXT, "log lines of text, or of json for programs")
 
     def __post_init__(self) -> None:
@@ -84,10 +83,9 @@ class ServiceSettings:
                 )
         if not _ID.fullmatch(self.id):
             raise Refused(f"invalid value for id: {self.id!r}; use letters, digits, '.', '_', '-'")
-        if self.log_level not in LOG_LEVELS:
+        if self.log_level not in LEVELS:
             raise Refused(
-                f"invalid value for log_level: {self.log_level!r}; "
-                f"choose from {', '.join(LOG_LEVELS)}"
+                f"invalid value for log_level: {self.log_level!r}; choose from {', '.join(LEVELS)}"
             )
         if self.log_format not in FORMATS:
             raise Refused(

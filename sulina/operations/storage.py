@@ -5,9 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from sulina.operations.declaration import CLUSTER, GET, OperationGroup, operation
+from sulina.operations.declaration import CLUSTER, GET, PUT, OperationGroup, operation
 from sulina.operations.json_forms import Between
 from sulina.operations.json_types import Count, Name
+
+
+@dataclass(frozen=True, slots=True)
+class StorageNodeState:
+    """What a storage node says about itself."""
+
+    version: str
+    writable: Annotated[bool, "Whether it takes appends: its disk works and has space."]
+    disk_bytes: Annotated[Count, "Of the file system of its data."]
+    disk_free_bytes: Count
+    journal_bytes: Annotated[Count, "Size of the files of its journal."]
+    journal_files: Count
+    reserved_bytes: Annotated[Count, "Space that appends find even if the disk is full."]
+    pending_bytes: Annotated[Count, "Appended by all brokers and not durable yet."]
+    ledgers: Annotated[Count, "Ledgers with entries on it."]
+    damaged_places: Annotated[Count, "Damaged regions of the journal, found when it started."]
+    log_level: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +38,7 @@ class StorageNodeRow:
     trouble: Annotated[str, "Why it is not healthy; empty if it is."]
     pending_bytes: Annotated[Count, "Sent to it by this broker and not durable yet."]
     object_store: Annotated[str, "Where it stores objects; empty without an object store."]
+    state: Annotated[StorageNodeState | None, "Null if the node does not answer."] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +63,26 @@ class StorageDetails:
     nodes: tuple[StorageNodeRow, ...]
     ledgers_checked: Annotated[Count, "How many ledgers were looked at: the first 5,000."]
     in_doubt: tuple[LedgerInDoubt, ...]
+    next_ledger: Annotated[
+        str | None, "Pass it to storage.ledgers as after for the following ones; null at the end."
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgersChecked:
+    """Those of some ledgers that are in doubt."""
+
+    ledgers_checked: Annotated[Count, "How many ledgers were looked at."]
+    in_doubt: tuple[LedgerInDoubt, ...]
+    next_ledger: Annotated[str | None, "Pass it as after for the following ones; null at the end."]
+
+
+@dataclass(frozen=True, slots=True)
+class LogLevel:
+    """The level of a storage node's log."""
+
+    node: Name
+    level: Name
 
 
 class StorageOperations(OperationGroup, name="storage"):
@@ -53,3 +91,22 @@ class StorageOperations(OperationGroup, name="storage"):
     @operation(GET("/storage"), right=CLUSTER)
     async def show(self) -> StorageDetails:
         """Show storage nodes, disks, and ledgers that are in doubt."""
+
+    @operation(GET("/storage/ledgers"), right=CLUSTER)
+    async def ledgers(
+        self,
+        *,
+        after: Annotated[str, "Where the last answer ended; empty for the first ledgers."] = "",
+    ) -> LedgersChecked:
+        """Look at the next 5,000 ledgers for those that are in doubt."""
+
+    @operation(PUT("/storage/nodes/{node}/log-level"), right=CLUSTER)
+    async def log_level(
+        self,
+        node: Name,
+        *,
+        level: Annotated[
+            str, "debug, info, warning or error; empty for the one it was started with."
+        ] = "",
+    ) -> LogLevel:
+        """Change what a storage node logs, until it restarts."""

@@ -20,6 +20,9 @@ from typing import Final
 from sulina.runtime.terminal import LINE_ESCAPES
 
 TEXT, JSON = "text", "json"
+LEVELS: Final = ("debug", "info", "warning", "error")
+PACKAGES: Final = ("sulina", "broker_containers", "storage_grpc")
+"""A level that is changed while a process runs applies to these; libraries keep theirs."""
 FORMATS: Final = (TEXT, JSON)
 _TOPIC: Final = re.compile(r"/[\w-]+/[\w-]+")
 _REQUEST_ID: Final = re.compile(r"[\w.:-]{1,64}")
@@ -104,6 +107,19 @@ def _topic(record: logging.LogRecord) -> dict[str, str]:
         if _TOPIC.fullmatch(text := str(each)):
             return {"topic": text}
     return {}
+
+
+def log_level_now() -> str:
+    """The level the process was started with: call it before any change is applied."""
+    level = logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower()
+    return level if level in LEVELS else "warning"
+
+
+def apply_log_level(level: str, started_with: str) -> None:
+    """Set the log level of our packages; ``started_with`` restores the process's own setup."""
+    wanted = logging.NOTSET if level == started_with else logging.getLevelName(level.upper())
+    for package in PACKAGES:
+        logging.getLogger(package).setLevel(wanted)
 
 
 def start_logging(level: str, form: str = TEXT, **identity: str) -> None:

@@ -11,16 +11,13 @@ import pytest
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.cluster.metadata_cache import MetadataCache, follow_policies
 from broker_containers.operations.settings import SettingHandlers
-from broker_containers.settings.apply import (
-    PACKAGES,
-    apply_log_level,
-    single_broker_config,
-)
+from broker_containers.settings.apply import single_broker_config
 from broker_containers.settings.runtime_config import RuntimeConfig
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from sulina.errors import NotFound
 from sulina.metadata.keys import namespaces, topics
 from sulina.names import TopicName
+from sulina.runtime.logs import PACKAGES, apply_log_level
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock
 from tests.broker.memory_cluster import MemoryCluster

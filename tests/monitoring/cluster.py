@@ -29,6 +29,7 @@ _SIZE = ("--brokers", "1", "--storage", "1", "--etcd", "1")
 class Watched:
     """A running cluster of one broker and one storage node, after its work."""
 
+    url: str
     broker_port: int
     node_port: int
     broker: Scraped
@@ -50,7 +51,7 @@ def watched_cluster(folder: Path) -> Iterator[Watched]:
         token = folder / "token"
         token.write_text(ROOT_TOKEN)
         pages = Scraped.of(_read(broker, token=ROOT_TOKEN)), Scraped.of(_read(node))
-        yield Watched(broker, node, *pages, token)
+        yield Watched(cluster.url, broker, node, *pages, token)
 
 
 @contextmanager

@@ -15,10 +15,13 @@ import aiohttp
 import pytest
 import yaml
 
+import sulina
 from monitoring.__main__ import files
 from monitoring.pages import DASHBOARDS
+from sulina.errors import NotFound, Refused
+from sulina.operations.storage import StorageNodeState
 from tests.documents.markdown import ROOT, anchors
-from tests.monitoring.cluster import TRACE, Watched, watched_cluster
+from tests.monitoring.cluster import ROOT_TOKEN, TRACE, Watched, watched_cluster
 from tests.monitoring.scraped import reference
 from tests.support.prometheus import answers, running_prometheus
 
@@ -46,6 +49,26 @@ def test_every_series_and_label_that_is_asked_for_exists(watched: Watched) -> No
             for each in found:
                 family = each.family(series)
                 assert family and asked <= set(each.labels(family)), f"{query}: {series}"
+
+
+def test_a_storage_node_tells_its_disk_and_changes_its_log_level(watched: Watched) -> None:
+    async def look() -> tuple[StorageNodeState | None, ...]:
+        found = []
+        async with sulina.connect(watched.url, token=ROOT_TOKEN) as client:
+            for level in ("debug", ""):
+                await client.admin.storage.log_level("storage-1", level=level)
+                found.append((await client.admin.storage.show()).nodes[0].state)
+            with pytest.raises(Refused, match="no log level 'loud'"):
+                await client.admin.storage.log_level("storage-1", level="loud")
+            with pytest.raises(NotFound, match="choose from storage-1"):
+                await client.admin.storage.log_level("storage-2")
+        return tuple(found)
+
+    changed, restored = asyncio.run(look())
+    assert changed is not None and restored is not None
+    assert changed.disk_bytes > changed.disk_free_bytes > 0 and changed.writable
+    assert changed.journal_bytes > 0 and changed.ledgers > 0
+    assert (changed.log_level, restored.log_level) == ("debug", "warning")
 
 
 def test_the_reference_lists_every_metric(watched: Watched) -> None:

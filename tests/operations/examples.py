@@ -72,6 +72,8 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("overview.history", {}),
     ("overview.attention", {"limit": 10}),
     ("storage.show", {}),
+    ("storage.ledgers", {}),
+    ("storage.log_level", {"node": "storage-1", "level": "debug"}),
     ("balance.show", {}),
     ("balance.plan", {}),
     ("balance.rebalance", {"dry_run": True}),
@@ -105,6 +107,7 @@ REFUSED_HERE: Final = frozenset(
         *("ledger.offload", "ledger.verify", "ledger.erase", "ledger.erasure"),
         "ledger.rewrite",
         *("token.revoke", "audit.list", "topic.undo_retention"),
+        "storage.log_level",
     }
 )
-"""They need an object store, a token's id, an audit trail, or removed data."""
+"""They need an object store, a token's id, an audit trail, removed data, or storage nodes."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from sulina.cli.admin.storage import cluster_log_level, cluster_storage
 from sulina.cli.command import CliGroup, ServerCommand
 from sulina.cli.output import (
     columns,
@@ -203,3 +204,7 @@ def cluster_describe(settings: CliSettings) -> None:
     fields = {field: value for field, value in plain(found).items() if field != "brokers"}
     print_fields({**fields, "leader": found.leader or "none at the moment"})
     print_table([{**plain(row), **_mark_leader(row)} for row in found.brokers], _BROKER_COLUMNS)
+
+
+cluster.add_command(cluster_storage)
+cluster.add_command(cluster_log_level)
