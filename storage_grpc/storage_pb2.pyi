@@ -22,7 +22,7 @@ copy them to decode them. The field holds entries back to back, little-endian, 3
 payload:
 
   u64 ledger    i64 entry    i64 LAC of the writer, -1 for none
-  u32 flags     bit 0: written by a ledger's recovery; the others are zero
+  u32 flags     bit 0: written by a ledger's recovery; bit 1: traced, see HelloReply; the others are zero
   u32 length of the payload
   u32 CRC32C of the 32 bytes above and of the payload
   the payload
@@ -130,6 +130,7 @@ class HelloReply(_message.Message):
     WRITABLE_FIELD_NUMBER: _builtins.int
     TIER_FIELD_NUMBER: _builtins.int
     LIFE_FIELD_NUMBER: _builtins.int
+    TRACES_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """its configured name"""
     incarnation: _builtins.str
@@ -150,6 +151,8 @@ class HelloReply(_message.Message):
     """URL of its object store, without secrets; empty if it has none"""
     life: _builtins.str
     """changes at each start at which a fence may have been lost"""
+    traces: _builtins.bool
+    """it knows the flag of traced entries"""
     def __init__(
         self,
         *,
@@ -163,10 +166,11 @@ class HelloReply(_message.Message):
         writable: _builtins.bool = ...,
         tier: _builtins.str = ...,
         life: _builtins.str = ...,
+        traces: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "incarnation", b"incarnation", "life", b"life", "max_entry_bytes", b"max_entry_bytes", "max_read_bytes", b"max_read_bytes", "protocol", b"protocol", "tier", b"tier", "unclean", b"unclean", "version", b"version", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "incarnation", b"incarnation", "life", b"life", "max_entry_bytes", b"max_entry_bytes", "max_read_bytes", b"max_read_bytes", "protocol", b"protocol", "tier", b"tier", "traces", b"traces", "unclean", b"unclean", "version", b"version", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

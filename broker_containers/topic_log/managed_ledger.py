@@ -37,7 +37,9 @@ from sulina.metadata.keys.ledger_list import CompactionState, Removal, Replaceme
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
 from sulina.metadata.store import Compare, MetadataStore, Op
 from sulina.names import TopicName
+from sulina.runtime import stages
 from sulina.runtime.seam import Clock
+from sulina.runtime.stages import Stage
 from sulina.wire.encode import Origin, encode_control_frame
 from sulina.wire.header import FrameHeader, assign
 
@@ -270,6 +272,8 @@ class ManagedLedger:
         assert self._written is not None
         self._written.bytes += header.size
         self._under_way.append(pending)
+        if stages.traces:
+            stages.mark(frame, Stage.APPENDED)
         writer.submit(frame, partial(self._confirm, pending))
 
     def _confirm(self, pending: _Pending, error: SulinaError | None) -> None:
@@ -280,6 +284,8 @@ class ManagedLedger:
             return
         assert self._under_way.popleft() is pending, "results arrive in order"
         pending.settled = True
+        if stages.traces:
+            stages.mark(pending.frame, Stage.CONFIRMED)
         header = pending.header
         self.end = header.next_offset
         self.dedup.stored(header)

@@ -22,8 +22,10 @@ from storage_grpc.journal.writer import JournalWriter, RecordGroup
 from storage_grpc.outcomes import future_of
 from sulina.errors import Overloaded, StorageFailed, StorageFull, SulinaError
 from sulina.metrics.histogram import SECONDS, Histogram
+from sulina.runtime import stages
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
+from sulina.runtime.stages import Stage
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 2.0
@@ -244,7 +246,12 @@ class JournalCommitter:
                     item.crc,
                 )
             began = self._clock.now()
+            if stages.traces:
+                stages.last_write = (0, 0)
+                stages.mark_all([item.buffers[0] for item in records], Stage.GROUPED)
             await self._writer.write(layout)
+            if stages.traces:
+                _mark_written(records)
             self.counters.written(records, self._clock.now() - began)
             if self.full is not None and any(item.kind == RecordKind.ENTRY for item in records):
                 self._has_space()
@@ -293,6 +300,15 @@ class JournalCommitter:
         self.pending_bytes -= sum(item.length for item in items)
         if self.pending_bytes <= self._high_water // 2:
             self._writable.set()
+
+
+def _mark_written(records: list[PendingRecord]) -> None:
+    frames = [item.buffers[0] for item in records]
+    began, ended = stages.last_write
+    if began:
+        stages.mark_all(frames, Stage.WRITING, began)
+        stages.mark_all(frames, Stage.SYNCED, ended)
+    stages.mark_all(frames, Stage.RESUMED)
 
 
 def _report(item: PendingRecord, error: SulinaError | None) -> None:

@@ -25,6 +25,7 @@ from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable,
 from sulina.metadata.keys import ledger_metadata
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata, LedgerPhase, StoredMetadata
 from sulina.metadata.store import MetadataStore
+from sulina.runtime import stages
 from sulina.runtime.seam import Buffer, Clock
 
 _ALL = 1 << 16
@@ -162,6 +163,8 @@ class QuorumWriter:
         while self._pending and self._has_ack_quorum(self._pending[0]):
             first = self._pending.popleft()
             self.lac = first.entry
+            if stages.traces:
+                stages.stored_by(first.payload, self.metadata.ack_quorum)
             if not first.result.done():
                 first.result.set_result(None)
             self._pending_bytes.remove(len(first.payload))

@@ -23,6 +23,7 @@ from storage_grpc.remote.wire.codes import error_of, error_of_call
 from storage_grpc.remote.wire.layout import (
     ENTRY_OVERHEAD,
     RECOVERY,
+    TRACED,
     AppendOutcome,
     DamagedMessage,
     entry_head,
@@ -31,6 +32,7 @@ from storage_grpc.remote.wire.layout import (
 )
 from storage_grpc.storage_pb2 import OK
 from sulina.errors import Overloaded, SulinaError, TooLarge, Unavailable, UnknownOutcome
+from sulina.runtime import stages
 from sulina.runtime.seam import Buffer, Clock
 from sulina.runtime.tasks import stop_tasks
 
@@ -59,8 +61,12 @@ class Appends:
         max_entry_bytes: int,
         settings: RemoteSettings,
         clock: Clock,
+        *,
+        traces: bool = False,
     ) -> None:
+        """``traces``: the node knows the flag of traced entries."""
         self._who = who
+        self._traces = traces
         self._open_call = open_call
         self._max_entry_bytes = max_entry_bytes
         self._settings = settings
@@ -167,9 +173,10 @@ class Appends:
             if parts and size + length > _MESSAGE_BYTES:
                 break
             size += length
-            parts.append(
-                entry_head(append.ledger, append.entry, append.lac, append.flags, append.payload)
-            )
+            flags = append.flags
+            if stages.traces and self._traces and stages.sent_to(append.payload, self._who):
+                flags |= TRACED
+            parts.append(entry_head(append.ledger, append.entry, append.lac, flags, append.payload))
             parts.append(append.payload)
             self._sent.append(waiting.popleft())
         return pack(parts, size)
@@ -185,6 +192,8 @@ class Appends:
         if append.done.done():
             return  # cancelled by the caller
         if outcome.code == OK:
+            if outcome.message and stages.traces:
+                stages.answered_by(append.payload, self._who, outcome.message)
             append.done.set_result(None)
         else:
             append.done.set_exception(error_of(outcome.code, outcome.message, self._who))

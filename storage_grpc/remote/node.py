@@ -56,6 +56,7 @@ class RemoteNode:
             hello.max_entry_bytes,
             settings,
             clock,
+            traces=hello.traces,
         )
         self._fences = CallBatcher(self.id, self._many)
         self._reads = CallBatcher(self.id, self._many)

@@ -18,6 +18,7 @@ from storage_grpc.node import Node
 from storage_grpc.remote.wire.codes import code_of
 from storage_grpc.remote.wire.layout import (
     RECOVERY,
+    TRACED,
     DamagedMessage,
     ReceivedEntry,
     pack,
@@ -32,6 +33,8 @@ from sulina.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from sulina.runtime import stages
+from sulina.runtime.stages import Stage
 from sulina.runtime.tasks import stop_tasks
 
 _log = logging.getLogger(__name__)
@@ -46,6 +49,8 @@ class _PendingOutcome(NamedTuple):
     ledger: int
     entry: int
     stored: asyncio.Future[None]
+    traced: memoryview | None
+    """The payload of an entry that is traced."""
 
 
 class AppendSession:
@@ -96,8 +101,9 @@ class AppendSession:
     async def _receive(self) -> None:
         async for message in self._requests:
             for entry in unpack_entries(message):
+                traced = _trace(entry.payload) if entry.flags & TRACED else None
                 stored = await self._append(entry)
-                self._pending.append(_PendingOutcome(entry.ledger, entry.entry, stored))
+                self._pending.append(_PendingOutcome(entry.ledger, entry.entry, stored, traced))
                 self._wake.set()
             await self._store.wait_writable()
             while len(self._pending) > _MAX_PENDING:
@@ -143,12 +149,24 @@ class AppendSession:
     def _outcome(self, pending: _PendingOutcome) -> bytes:
         error = _error(pending.stored)
         if error is None:
-            return pack_outcome(pending.ledger, pending.entry, 0, "")
+            times = "" if pending.traced is None else _end_trace(pending.traced)
+            return pack_outcome(pending.ledger, pending.entry, 0, times)
         if isinstance(error, StorageFailed):
             self._disk_failed()
         if not isinstance(error, SulinaError):
             _log.error("an append failed", exc_info=error)
         return pack_outcome(pending.ledger, pending.entry, code_of(error), str(error))
+
+
+def _trace(payload: memoryview) -> memoryview:
+    stages.begin(payload)
+    stages.mark(payload, Stage.AT_NODE)
+    return payload
+
+
+def _end_trace(payload: memoryview) -> str:
+    stages.mark(payload, Stage.ANSWERED)
+    return stages.end(payload).hex()
 
 
 def _error(stored: asyncio.Future[None]) -> BaseException | None:

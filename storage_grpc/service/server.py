@@ -203,4 +203,5 @@ class StorageServer:
             writable=self.writable,
             tier="" if self._tier is None else self._tier.place,
             life=self._identity.loss_record.life,
+            traces=True,
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from sulina.client import sampling
 from sulina.client.ack_sender import AckSender
 from sulina.client.acks import Acks
 from sulina.client.connection import Connection
@@ -198,6 +199,9 @@ class PartitionConsumer:
         body = incoming.body
         if isinstance(body, pb.Deliver):
             mask = selection.from_bytes(body.selection) if body.selection else None
+            if sampling.sampler is not None and body.trace:
+                base = parse_header(incoming.data).base_offset
+                sampling.sampler.delivered(self.topic, base, body.trace)
             delivery = ReceivedFrame(self, incoming.data, mask, body.attempt)
             self._session.progressed()
             if self._seeking:

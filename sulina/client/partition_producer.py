@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from typing import Final
 
+from sulina.client import sampling
 from sulina.client.batching import Attributes, OpenBatch
 from sulina.client.budget import Budget
 from sulina.client.connection import Connection
@@ -186,6 +187,8 @@ class PartitionProducer:
             self._note(open_batch.outcome)
             return
         self._next_sequence += len(open_batch.payloads)
+        if sampling.sampler is not None:
+            sampling.sampler.packed(frame)
         now = self._runtime.clock.now()
         self._pending.add(PendingFrame(frame, open_batch.cost, now, open_batch.outcome))
         self._pump()
@@ -242,6 +245,8 @@ class PartitionProducer:
     def received(self, incoming: Incoming) -> None:
         body = incoming.body
         if isinstance(body, pb.Published):
+            if sampling.sampler is not None:
+                sampling.sampler.replied(self, body.first_number, len(body.base_offsets))
             self._pending.published(body.first_number, body.base_offsets)
             self._session.progressed()
             self._pack_if_idle()
@@ -354,9 +359,10 @@ class PartitionProducer:
         waiting = self._pending.to_send()
         while connection.writable and (item := next(waiting, None)) is not None:
             number, frame = item
-            connection.send(
-                Command.PUBLISH, pb.Publish(producer=self._handle, number=number), frame
-            )
+            body = pb.Publish(producer=self._handle, number=number)
+            if sampling.sampler is not None:
+                body.trace = sampling.sampler.sent(self, number, frame)
+            connection.send(Command.PUBLISH, body, frame)
 
     def _note(self, failed: FrameOutcome) -> None:
         if self.first_failed is None or self.first_failed.seen:

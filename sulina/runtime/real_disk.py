@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sulina.errors import NotFound, Refused, StorageFailed, StorageFull
+from sulina.runtime import stages
 from sulina.runtime.seam import Buffer
 from sulina.runtime.threads import WorkerThread
 
@@ -53,7 +54,7 @@ class RealDiskFile:
                 if sync:
                     _sync_data(self._fd)
 
-        await self._disk._writing(self._name, "write", work)
+        await self._disk._writing(self._name, "write", _timed(work) if stages.traces else work)
 
     async def read(self, position: int, length: int) -> bytes:
         return await self._disk._other(
@@ -226,6 +227,15 @@ class RealDisk:
         if isinstance(error, FileNotFoundError):
             return NotFound(f"cannot {action} {subject}: it does not exist")
         return StorageFailed(f"cannot {action} {subject}: {reason}; check the disk")
+
+
+def _timed(work: Callable[[], None]) -> Callable[[], None]:
+    def timed() -> None:
+        began = stages.now_ns()
+        work()
+        stages.last_write = began, stages.now_ns()
+
+    return timed
 
 
 def _write_synced(fd: int, position: int, buffers: Sequence[Buffer]) -> bool:

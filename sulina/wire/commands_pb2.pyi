@@ -415,17 +415,22 @@ class Publish(_message.Message):
 
     PRODUCER_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
+    TRACE_FIELD_NUMBER: _builtins.int
     producer: _builtins.int
     number: _builtins.int
+    """of this frame, rising by one"""
+    trace: _builtins.bytes
+    """times at the producer, if the frame is to be traced (see runtime/stages.py)"""
     def __init__(
         self,
         *,
         producer: _builtins.int = ...,
         number: _builtins.int = ...,
+        trace: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "producer", b"producer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "producer", b"producer", "trace", b"trace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -712,21 +717,25 @@ class Deliver(_message.Message):
     CONSUMER_FIELD_NUMBER: _builtins.int
     SELECTION_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
+    TRACE_FIELD_NUMBER: _builtins.int
     consumer: _builtins.int
     selection: _builtins.bytes
     """bit i set: record i is meant; empty: the whole frame"""
     attempt: _builtins.int
     """1 for the first delivery"""
+    trace: _builtins.bytes
+    """when the frame passed each stage, if it is traced"""
     def __init__(
         self,
         *,
         consumer: _builtins.int = ...,
         selection: _builtins.bytes = ...,
         attempt: _builtins.int = ...,
+        trace: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "consumer", b"consumer", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "consumer", b"consumer", "selection", b"selection", "trace", b"trace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

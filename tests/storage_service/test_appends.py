@@ -21,8 +21,10 @@ from storage_grpc.remote.wire.service import SERVICE
 from storage_grpc.service.server import Identity, StorageServer
 from storage_grpc.storage_pb2 import CORRUPT_ENTRY, OK, TOO_LARGE, UNAVAILABLE, HelloReply
 from sulina.errors import Overloaded, TooLarge, Unavailable, UnknownOutcome
+from sulina.runtime import stages
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_clock import RealClock
+from sulina.runtime.stages import Stage
 from tests.storage_service.serving import (
     INCARNATION,
     QUICK,
@@ -303,3 +305,20 @@ async def test_answers_that_make_no_sense_are_unknown_outcomes(reply: bytes) -> 
         assert {type(result) for result in results} == {UnknownOutcome}
         await node.close()
     await server.stop(0)
+
+
+async def test_a_traced_append_tells_when_it_passed_the_stages_of_the_node() -> None:
+    store = await open_journal(MemoryDisk())
+    async with serving(store) as server, remote(server.port) as node:
+        frame = memoryview(bytearray(b"a frame"))
+        trace = stages.begin(frame)
+        assert trace is not None
+        await node.append(1, 0, -1, frame)
+        stages.stored_by(frame, 2)
+        await node.append(1, 1, 0, b"another frame, which is not traced")
+    passed = [Stage.TO_NODE, Stage.AT_NODE, Stage.GROUPED, Stage.RESUMED, Stage.ANSWERED]
+    assert [stamp.stage for stamp in trace.stamps] == [*passed, Stage.FROM_NODE]
+    assert trace.stamps == sorted(trace.stamps)
+    del frame
+    assert not stages.traces
+    await store.close()

@@ -18,6 +18,8 @@ from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from sulina.errors import NotFound, Overloaded, ProtocolError, SulinaError
 from sulina.model import Action
+from sulina.runtime import stages
+from sulina.runtime.stages import Stage
 from sulina.wire import commands_pb2 as pb
 from sulina.wire import selection
 from sulina.wire.commands import Command, error_body
@@ -55,6 +57,8 @@ class BinaryProducer:
             producer=self._handle, first_number=first_number, base_offsets=base_offsets
         )
         self._stream.send(Command.PUBLISHED, 0, body)
+        if stages.traces:
+            stages.replied(self, first_number, len(base_offsets))
 
     def publish_failed(self, number: int, error: SulinaError) -> None:
         body = pb.PublishFailed(producer=self._handle, number=number, error=error_body(error))
@@ -94,6 +98,9 @@ class BinaryConsumer:
         body = pb.Deliver(consumer=self._handle, attempt=attempt)
         if chosen is not None:
             body.selection = selection.to_bytes(chosen)
+        if stages.traces:
+            stages.mark(frame.data, Stage.DISPATCHED)
+            body.trace = stages.end(frame.data)
         self._stream.send(Command.DELIVER, 0, body, frame.data)
         quotas = self.topic.quotas
         if quotas is not None and Direction.DISPATCH in quotas.limited:

@@ -27,7 +27,9 @@ from broker_containers.security.certificate import ClientCertificate, read_certi
 from broker_containers.security.errors import Unauthenticated
 from sulina.errors import Overloaded, ProtocolError, Refused, SulinaError, UnknownOutcome
 from sulina.model import Delivery
+from sulina.runtime import stages
 from sulina.runtime.seam import Buffer
+from sulina.runtime.stages import Stage
 from sulina.version import __version__
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import PROTOCOL_VERSION, Command, Incoming, error_body
@@ -52,6 +54,8 @@ _RATE = "rate"
 _CLOCKS_APART_US = 60_000_000
 """Tolerance for a producer's clock that is ahead of the broker's."""
 _MOST_UNCHECKED = 4 << 20
+_MOST_TRACE = 64
+"""Bytes kept of a producer's own times."""
 
 
 class BinarySession:
@@ -273,6 +277,8 @@ class BinarySession:
             self._attachments.check_given(body.producer)
             return  # closed by the broker, which has notified the client
         held = attached.producer.held
+        if body.trace:
+            _trace(attached, body, data)
         try:
             header = check_frame(data)
             if header.is_delayed:
@@ -420,6 +426,13 @@ class BinarySession:
         self.stream.send(answer.command, request, answer.body, *answer.data)
         if answer.then is not None:
             answer.then()
+
+
+def _trace(attached: BinaryProducer, body: pb.Publish, frame: memoryview) -> None:
+    trace = stages.begin(frame, body.trace[:_MOST_TRACE])
+    if trace is not None:
+        trace.sink = attached, body.number
+        stages.mark(frame, Stage.ARRIVED)
 
 
 def _check_delay(

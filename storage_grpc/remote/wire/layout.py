@@ -29,6 +29,9 @@ ENTRY_OVERHEAD = _FIELDS.size + _CRC.size
 """Bytes before each payload."""
 RECOVERY = 1
 """The flag of entries that a recovery writes."""
+TRACED = 2
+"""The flag of entries whose outcome tells when they passed each stage; only for nodes that say so
+in their ``HelloReply``."""
 MAX_MESSAGE = 1000
 """Error messages are cut to this many bytes."""
 
@@ -95,7 +98,7 @@ def unpack_entries(message: bytes) -> list[ReceivedEntry]:
         (crc,) = _CRC.unpack_from(data, at + _FIELDS.size)
         if crc32c(payload, crc32c(data[at : at + _FIELDS.size])) != crc:
             raise DamagedMessage("an entry was damaged in transit")
-        if flags & ~RECOVERY:
+        if flags & ~(RECOVERY | TRACED):
             raise DamagedMessage(f"an entry has unknown flags ({flags:#x})")
         entries.append(ReceivedEntry(ledger, number, lac, flags, payload))
         at = end

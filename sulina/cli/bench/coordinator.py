@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 
 from sulina.cli.bench.histogram import LatencyHistogram
+from sulina.cli.bench.waterfall import RecordTrace, Waterfall, waterfall
 from sulina.cli.bench.worker import BenchJob
 from sulina.cli.options import option
 from sulina.cli.output import plural
@@ -23,6 +24,7 @@ from sulina.cli.progress import Progress
 from sulina.cli.running import connected
 from sulina.cli.settings import CliSettings
 from sulina.errors import Retriable, UnknownOutcome
+from sulina.runtime.stages import Stamp
 
 _SUBSCRIPTION: Final = "bench"
 _PROCESSES: Final = click.IntRange(1, 64)
@@ -50,6 +52,13 @@ class BenchPlan:
     producers: int = option(1, "Number of producer processes.", type=_PROCESSES)
     consumers: int = option(1, "Number of consumer processes.", type=_PROCESSES)
     compression: str = compression_option()
+    trace: bool = option(False, "Show where the time of single messages goes, stage by stage.")
+    trace_svg: str | None = option(
+        None,
+        "Write the stages as a picture to this file; implies --trace.",
+        type=click.Path(dir_okay=False, writable=True),
+        metavar="FILE",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,8 @@ class BenchResult:
     rate: float
     megabytes_rate: float
     latency_ms: dict[str, float]
+    trace: Waterfall | None = None
+    """Where the time went; None unless it was asked for."""
 
 
 @dataclass(slots=True)
@@ -73,6 +84,7 @@ class _WorkerProcess:
     process: asyncio.subprocess.Process
     messages: int = 0
     done: dict[str, Any] | None = None
+    traces: list[Any] = field(default_factory=list)
     moved: float = field(default_factory=time.monotonic)
     """When it last reported progress."""
 
@@ -103,7 +115,9 @@ class _WorkerProcess:
         while self.done is None:
             said = await self.listen()
             self.messages, self.moved = said["messages"], time.monotonic()
-            if said["event"] == "done":
+            if said["event"] == "traces":
+                self.traces += said["traces"]
+            elif said["event"] == "done":
                 self.done = said
 
     async def end(self) -> None:
@@ -148,6 +162,7 @@ def _job(settings: CliSettings, plan: BenchPlan, role: str, **changes: Any) -> B
         "seconds": plan.seconds,
         "rate": plan.rate,
         "compression": plan.compression,
+        "trace": plan.trace,
     }
     return BenchJob(**{**fields, **changes})
 
@@ -260,4 +275,19 @@ def _result(plan: BenchPlan, workers: list[_WorkerProcess]) -> BenchResult:
             name: round((latencies.percentile(share) or 0) / 1e6, 3)
             for name, share in _SHARES.items()
         },
+        trace=_waterfall(workers) if plan.trace else None,
+    )
+
+
+def _waterfall(workers: list[_WorkerProcess]) -> Waterfall | None:
+    replies = dict(
+        reply for each in workers if each.job.role == "producer" for reply in each.traces
+    )
+    return waterfall(
+        [
+            RecordTrace.of(due, [Stamp(*each) for each in stamps], replies)
+            for worker in workers
+            if worker.job.role == "consumer"
+            for due, stamps in worker.traces
+        ]
     )

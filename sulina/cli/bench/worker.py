@@ -12,6 +12,7 @@ import os
 import struct
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -22,7 +23,10 @@ from sulina.cli.failures import sentence
 from sulina.cli.pipes import lines_of
 from sulina.cli.running import connected, run
 from sulina.cli.settings import CliSettings
+from sulina.client import sampling
+from sulina.client.sampling import FrameSampler
 from sulina.model import Start
+from sulina.runtime.stages import Stamp
 
 if TYPE_CHECKING:
     from sulina import Consumer, Producer
@@ -34,6 +38,9 @@ MAGIC: Final = b"slna"
 _BATCH_BYTES: Final = 64 << 10
 _BATCH_RECORDS: Final = 1000
 _REPORT_SECONDS: Final = 0.1
+_TRACES_PER_SECOND: Final = 500
+_TRACES_PER_LINE: Final = 500
+_MOST_TRACES: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class BenchJob:
     seconds: float | None
     rate: float | None
     compression: str
+    trace: bool
 
     @property
     def settings(self) -> CliSettings:
@@ -76,17 +84,18 @@ def main() -> None:
 async def _work() -> None:
     async with aclosing(_input()) as lines:
         job = BenchJob(**json.loads(await anext(lines)))
+        sampler = sampling.start(_TRACES_PER_SECOND) if job.trace else None
         async with connected(job.settings) as client:
             if job.role == "producer":
                 async with client.producer(job.topic, compression=job.compression) as producer:
                     await _start(lines)
-                    await _until_closed(lines, _Sender(job, producer))
+                    await _until_closed(lines, _Sender(job, producer, sampler))
             else:
                 async with client.consumer(
                     job.topic, job.subscription, type=job.type, start=Start.earliest()
                 ) as consumer:
                     await _start(lines)
-                    await _until_closed(lines, _Receiver(consumer))
+                    await _until_closed(lines, _Receiver(consumer, sampler))
 
 
 class _Load(Protocol):
@@ -135,8 +144,9 @@ async def _until_closed(lines: AsyncIterator[bytes], worker: _Load) -> None:
 class _Sender:
     """Sends at full speed or at a rate."""
 
-    def __init__(self, job: BenchJob, producer: Producer) -> None:
+    def __init__(self, job: BenchJob, producer: Producer, sampler: FrameSampler | None) -> None:
         self._job = job
+        self._sampler = sampler
         self._producer = producer
         # Random, so that compression saves nothing; the first byte differs from the magic's.
         self._pool = [
@@ -157,6 +167,8 @@ class _Sender:
         self._ended = time.monotonic_ns()
 
     def report(self) -> None:
+        if self._sampler is not None:
+            _send_traces(list(self._sampler.replies), self.messages)
         _send_report("done", messages=self.messages, began_ns=self._began, ended_ns=self._ended)
 
     async def _full_speed(self, began: int) -> None:
@@ -204,8 +216,10 @@ class _Sender:
 class _Receiver:
     """Receives, acknowledges and measures latencies."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, sampler: FrameSampler | None) -> None:
         self._consumer = consumer
+        self._sampler = sampler
+        self._traces: deque[tuple[int, list[Stamp]]] = deque(maxlen=_MOST_TRACES)
         self._latencies = LatencyHistogram()
         self._last = 0
         self.messages = 0
@@ -214,18 +228,32 @@ class _Receiver:
         async for batch in self._consumer.batches():
             self._last = now = time.monotonic_ns()
             payloads = batch.payloads
-            for payload in [each for each in payloads if each.startswith(MAGIC)]:
+            stamped = [each for each in payloads if each.startswith(MAGIC)]
+            for payload in stamped:
                 self._latencies.add(max(now - STAMP.unpack_from(payload)[1], 0))
+            if self._sampler is not None and stamped:
+                base = batch.frame.header.base_offset
+                times = self._sampler.taken(batch.topic, base, now)
+                if times is not None:
+                    self._traces.append((STAMP.unpack_from(stamped[0])[1], times))
             await self._consumer.ack(batch)
             self.messages += len(payloads)
 
     def report(self) -> None:
+        _send_traces(list(self._traces), self.messages)
         _send_report(
             "done",
             messages=self.messages,
             ended_ns=self._last,
             latencies=self._latencies.buckets(),
         )
+
+
+def _send_traces(traces: list[Any], messages: int) -> None:
+    """Report traces in lines of limited length."""
+    for first in range(0, len(traces), _TRACES_PER_LINE):
+        part = traces[first : first + _TRACES_PER_LINE]
+        _send_report("traces", messages=messages, traces=part)
 
 
 def _send_report(event: str, **fields: Any) -> None:
