@@ -61,6 +61,7 @@ def analytics_outputs(catalog: Catalog, spark: SparkApplication) -> Outputs:
     """What is needed to run queries and jobs."""
     return {
         "glueDatabase": catalog.database_name,
+        "jobDatabase": catalog.job_database_name,
         "analystPolicy": catalog.analysts.arn,
         "athenaWorkgroup": catalog.workgroup.name,
         "emrApplication": spark.application.id,

@@ -1,7 +1,8 @@
-"""The catalog: a Glue database with one Iceberg table per topic, and who may read it.
+"""The catalog: a Glue database with one Iceberg table per topic, one for the tables of Spark jobs.
 
-The function ``catalog`` creates the tables and commits to them; nobody else can. Analysts get a
-policy to attach to their users and roles: it allows queries and nothing that changes a table.
+The function ``catalog`` creates the tables of topics and commits to them; nobody else can. Jobs
+create and change tables in their own database, and so never a topic's. Analysts get a policy to
+attach to their users and roles: it allows queries and nothing that changes a table.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _COMMIT: Final = ("glue:CreateTable", "glue:UpdateTable")
 
 
 class Catalog(Component):
-    """The Glue database, an Athena workgroup, and the policy of analysts."""
+    """The Glue databases, an Athena workgroup, and the policy of analysts."""
 
     def __init__(self, lake: LakeBuckets, parent: Deployment) -> None:
         super().__init__("Catalog", parent)
@@ -30,6 +31,15 @@ class Catalog(Component):
             "database",
             name=self.database_name,
             description="Sulina's topics",
+            opts=self.within(),
+        )
+        self.job_database_name = f"{self.database_name}_jobs"
+        self.job_database = aws.glue.CatalogDatabase(
+            "job-database",
+            name=self.job_database_name,
+            description="Tables that Spark jobs make of Sulina's topics",
+            # Where a table goes whose job names no location; jobs may write nowhere else.
+            location_uri=f"s3://{lake.lake.name}/{TABLES}".rstrip("/"),
             opts=self.within(),
         )
         self.workgroup = aws.athena.Workgroup(
@@ -63,11 +73,15 @@ class Catalog(Component):
 
     def may_read(self) -> Statement:
         """The permission to find tables; their files are in the lake."""
-        return allow("Tables", _READ, self._arns())
+        return allow("Tables", _READ, self._arns(self.database_name, self.job_database_name))
 
     def may_commit(self) -> Statement:
-        """The permission to create and change tables, but not to delete one."""
-        return allow("Tables", [*_READ, *_COMMIT], self._arns())
+        """The permission to create and change tables of topics, but not to delete one."""
+        return allow("Tables", [*_READ, *_COMMIT], self._arns(self.database_name))
+
+    def may_commit_for_jobs(self) -> Statement:
+        """The permission to create and change tables of jobs, but not to delete one."""
+        return allow("JobTables", _COMMIT, self._arns(self.job_database_name))
 
     def _analysts(self, lake: LakeBuckets) -> list[Statement]:
         return [
@@ -86,10 +100,12 @@ class Catalog(Component):
             allow("Location", ["s3:GetBucketLocation"], [lake.lake.arn, lake.work.arn]),
         ]
 
-    def _arns(self) -> list[str]:
+    def _arns(self, *databases: str) -> list[str]:
         """The resources that Glue checks."""
-        return [
-            self.region.arn("glue", "catalog"),
-            self.region.arn("glue", f"database/{self.database_name}"),
-            self.region.arn("glue", f"table/{self.database_name}/*"),
-        ]
+        found = [self.region.arn("glue", "catalog")]
+        for database in databases:
+            found += [
+                self.region.arn("glue", f"database/{database}"),
+                self.region.arn("glue", f"table/{database}/*"),
+            ]
+        return found

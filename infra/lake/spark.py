@@ -72,6 +72,7 @@ class SparkApplication(Component):
                 *lake.read("Jobs", lake.work, JOBS),
                 *lake.write("JobLogs", lake.work, JOB_LOGS),
                 catalog.may_read(),
+                catalog.may_commit_for_jobs(),
             ],
         )
         self.register_outputs({"application": self.application.id})

@@ -17,6 +17,7 @@ LAKE = f"arn:aws:s3:::sulina-prod-lake-{ACCOUNT}-{REGION}"
 WORK = f"arn:aws:s3:::sulina-prod-work-{ACCOUNT}-{REGION}"
 LEDGER = f"{LAKE}/ledgers/namespace=default/topic=orders/partition=0/1-2.parquet"
 METADATA = f"{LAKE}/iceberg/default__orders/metadata/1.metadata.json"
+JOB_TABLE = f"arn:aws:glue:{REGION}:{ACCOUNT}:table/sulina_prod_jobs/customers_latest"
 TABLE = f"arn:aws:glue:{REGION}:{ACCOUNT}:table/sulina_prod/default__orders"
 THROUGH_S3 = {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
 
@@ -220,6 +221,23 @@ def test_only_the_catalog_function_commits_to_tables_and_it_deletes_none(prod: G
     assert not prod.policy("catalog").allows("glue:UpdateTable", arn("glue", "table/other/x"))
 
 
+def test_jobs_merge_into_tables_of_their_own_database_and_delete_none(prod: Graph) -> None:
+    made = prod.one("glue/catalogDatabase:CatalogDatabase", "job-database")
+    assert made.inputs["locationUri"] == f"{LAKE}/tables".replace("arn:aws:s3:::", "s3://")
+    assert prod.outputs["jobDatabase"] == made.inputs["name"] == "sulina_prod_jobs"
+    for role in ROLES:
+        may = prod.policy(role)
+        for action in ("glue:CreateTable", "glue:UpdateTable"):
+            assert may.allows(action, JOB_TABLE) == (role == "job"), role
+        assert not may.allows("glue:DeleteTable", JOB_TABLE), role
+    job = prod.policy("job")
+    for action in ("glue:GetDatabase", "glue:UpdateTable", "glue:CreateTable"):
+        assert job.allows(action, arn("glue", "database/sulina_prod_jobs"))
+        assert job.allows(action, arn("glue", "catalog"))
+    for action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject"):
+        assert job.allows(action, f"{LAKE}/tables/customers_latest/metadata/1.metadata.json")
+
+
 def test_analysts_query_topics_and_change_nothing(prod: Graph) -> None:
     may = IamPolicy.of(prod.one("iam/policy:Policy", "analysts").inputs["policy"])
     assert prod.outputs["analystPolicy"] == prod.one("iam/policy:Policy", "analysts").arn
@@ -229,9 +247,10 @@ def test_analysts_query_topics_and_change_nothing(prod: Graph) -> None:
             assert not may.allows(action, where)
     assert may.allows("s3:PutObject", f"{WORK}/athena/1.csv")
     assert not may.allows("s3:GetObject", f"{WORK}/jobs/audit.py")
-    assert may.allows("glue:GetTable", TABLE)
-    for action in ("glue:CreateTable", "glue:UpdateTable", "glue:DeleteTable"):
-        assert not may.allows(action, TABLE)
+    for table in (TABLE, JOB_TABLE):
+        assert may.allows("glue:GetTable", table)
+        for action in ("glue:CreateTable", "glue:UpdateTable", "glue:DeleteTable"):
+            assert not may.allows(action, table)
     ours = arn("athena", "workgroup/sulina-prod")
     assert may.allows("athena:StartQueryExecution", ours)
     assert not may.allows("athena:StartQueryExecution", arn("athena", "workgroup/primary"))
