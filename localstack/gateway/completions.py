@@ -10,6 +10,7 @@ from localstack.gateway.dlm import DlmPolicies
 from localstack.gateway.ec2 import Machines
 from localstack.gateway.ecs import EcsDeployments
 from localstack.gateway.emr import EmrApplications
+from localstack.gateway.route53 import DnsRecords
 from localstack.gateway.scaling import ScalingTags
 from localstack.gateway.server import Completion
 
@@ -22,6 +23,7 @@ def for_moto(moto: EmulatedAccount, ecs: EcsDeployments) -> list[Completion]:
         DlmPolicies(),
         BucketPolicies(),
         Machines(),
+        DnsRecords(),
         ScalingTags(),
         CloudWatchCbor(moto),
         EmrApplications(moto),

@@ -14,6 +14,7 @@ from botocore.exceptions import ProxyConnectionError
 from localstack.emulators.moto import ACCOUNT
 from localstack.emulators.server import EmulatorServer
 from localstack.gateway.ecs import BROKEN, EcsDeployments
+from localstack.gateway.route53 import DnsRecords
 from localstack.gateway.server import Answer, Call, Gateway
 
 _KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
@@ -114,6 +115,30 @@ def test_a_broken_sidecar_breaks_the_task_only_if_its_container_waits_for_it(
 
     assert _deployment(ecs, "alone")["status"] == "SUCCESSFUL"
     assert _deployment(ecs, "awaited")["status"] == "IN_PROGRESS"
+
+
+def test_a_deleted_record_can_be_created_again_and_an_existing_one_cannot(
+    moto: EmulatorServer,
+) -> None:
+    with Gateway(moto.url, [DnsRecords()]) as gateway:
+        dns = boto3.client("route53", endpoint_url=gateway.url, **_KEYS)
+        zone = dns.create_hosted_zone(Name="example.org", CallerReference="x")["HostedZone"]["Id"]
+
+        def change(action: str, name: str) -> None:
+            record = {"Name": name, "Type": "A", "TTL": 60, "ResourceRecords": [{"Value": "::1"}]}
+            batch = {"Changes": [{"Action": action, "ResourceRecordSet": record}]}
+            dns.change_resource_record_sets(HostedZoneId=zone, ChangeBatch=batch)
+
+        change("CREATE", "one.example.org")
+        change("DELETE", "one.example.org")
+        change("CREATE", "a.one.example.org")  # listed after it, as the record of a certificate is
+        change("CREATE", "one.example.org")
+
+        with pytest.raises(dns.exceptions.InvalidChangeBatch, match="already exists"):
+            change("CREATE", "one.example.org")
+        listed = dns.list_resource_record_sets(HostedZoneId=zone)["ResourceRecordSets"]
+        named = [each["Name"] for each in listed if each["Type"] == "A"]
+        assert named == ["one.example.org.", "a.one.example.org."]
 
 
 def test_what_emulators_refuse_is_passed_on() -> None:
