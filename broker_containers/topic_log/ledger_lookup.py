@@ -24,6 +24,9 @@ class ReadableLog(Protocol):
     tier: Tier | None
 
     @property
+    def start(self) -> int: ...
+
+    @property
     def end(self) -> int: ...
 
     @property

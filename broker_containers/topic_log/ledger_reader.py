@@ -34,7 +34,10 @@ class LedgerReader:
         """The ledger whose entries could not be read from storage nodes."""
 
     async def read(self, max_bytes: int) -> list[CachedFrame]:
-        while self._offset < self._log.end:
+        while True:
+            self._offset = max(self._offset, self._log.start)
+            if self._offset >= self._log.end:
+                return []
             at = self._index()
             if at is None:
                 return []
@@ -43,7 +46,6 @@ class LedgerReader:
             if frames:
                 self._offset = frames[-1].header.next_offset
                 return frames
-        return []
 
     def _index(self) -> int | None:
         """Index of the ledger with the next offset, or of the first kept one."""

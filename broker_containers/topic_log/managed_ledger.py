@@ -59,6 +59,10 @@ class LedgerSettings:
     # fmt: on
 
 
+class _Changed(Exception):
+    """The list changed before a swap; nothing was swapped."""
+
+
 @dataclass(slots=True, eq=False)
 class _Pending:
     frame: memoryview
@@ -446,25 +450,31 @@ class ManagedLedger:
         """The ledgers that were removed and can be restored, oldest first, and when they were."""
         return self._list.ledgers[: self._list.hidden], self._list.removed
 
-    async def trim(self, count: int, keep_us: int = 0) -> int:
-        """Remove up to ``count`` of the oldest ledgers; returns how many.
+    async def trim(self, before: int, keep_us: int | None = None) -> int:
+        """Remove the oldest ledgers, all of whose records are below offset ``before``; returns how
+        many. The newest ledger stays.
 
-        Their data is deleted, with what was removed before, after the list has changed; with
-        ``keep_us`` it is kept for that time, and can be restored.
+        With ``keep_us`` their data is kept for that time, and can be restored; without, it is
+        deleted at once, with what was removed before and is still kept.
         """
         await self._switched()
-        assert 0 < count < len(self._list.visible), "the newest ledger is kept"
-        if not keep_us:
-            return await self._delete(self._list.hidden + count)
-        now_us = self._clock.wall_us()
-        await self._owned.commit(lambda before: before.removing(count, now_us, now_us + keep_us))
+        if keep_us is None or not (keep_us or self._list.hidden):
+            return await self._delete(lambda list_: list_.hidden + list_.below(before))
+        now_us, count = self._clock.wall_us(), 0
+
+        def removing(list_: LedgerList) -> LedgerList:
+            nonlocal count
+            count = list_.below(before)
+            return list_.removing(count, now_us, now_us + keep_us) if count else list_
+
+        if self._list.below(before):
+            await self._owned.commit(removing)
         return count
 
     async def delete_overdue(self, now_us: int) -> int:
         """Delete the data of ledgers that were removed and kept for long enough."""
         await self._switched()
-        count = self._list.overdue(now_us)
-        return await self._delete(count) if 0 < count < len(self._list.ledgers) else 0
+        return await self._delete(lambda list_: list_.overdue(now_us))
 
     async def restore(self) -> int:
         """Restore the ledgers that were removed and whose data is kept; returns how many."""
@@ -478,19 +488,38 @@ class ManagedLedger:
         if self._switching is not None:
             await asyncio.wait([self._switching])
 
-    async def _delete(self, count: int) -> int:
-        """Delete the data of the oldest ledgers. The list changes first."""
-        count = min(count, unreferenced_objects.LEDGERS_PER_RECORD)
-        gone = self._list.ledgers[:count]
-        objects = objects_to_delete(self.tier, self.topic, gone)
-        places = [place_of(head) for head in objects]
-        doom = unreferenced_objects.puts(self.topic, places, self._clock.wall_us())
-        await self._owned.commit(lambda before: before.trimmed(count), doom)
-        for ref in gone:
-            if ref.is_local:
-                await self._ledgers.delete(ref.id)
-        await delete_objects(self.tier, objects)
-        return count
+    async def _delete(self, counted: Callable[[LedgerList], int]) -> int:
+        """Delete the data of so many of the oldest ledgers. The list changes first."""
+
+        def doomed(list_: LedgerList) -> tuple[LedgerRef, ...]:
+            count = min(counted(list_), unreferenced_objects.LEDGERS_PER_RECORD)
+            return list_.ledgers[: min(count, len(list_.ledgers) - 1)]
+
+        while gone := doomed(self._list):
+            objects = objects_to_delete(self.tier, self.topic, gone)
+            places = [place_of(head) for head in objects]
+            doom = unreferenced_objects.puts(self.topic, places, self._clock.wall_us())
+            if await self._trimmed(gone, doom):
+                for ref in gone:
+                    if ref.is_local:
+                        await self._ledgers.delete(ref.id)
+                await delete_objects(self.tier, objects)
+                break
+        return len(gone)
+
+    async def _trimmed(self, gone: Sequence[LedgerRef], doom: Sequence[Op]) -> bool:
+        """Take the oldest ledgers from the list; False if they changed before it was our turn."""
+
+        def without(list_: LedgerList) -> LedgerList:
+            if list_.ledgers[: len(gone)] != tuple(gone):
+                raise _Changed
+            return list_.trimmed(len(gone))
+
+        try:
+            await self._owned.commit(without, doom)
+        except _Changed:
+            return False
+        return True
 
     async def close(self) -> None:
         """Finish pending appends and close the ledger, so that the next start is fast."""

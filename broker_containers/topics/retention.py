@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Final, Protocol
 
 from broker_containers.topic_log.managed_ledger import ManagedLedger
@@ -154,9 +155,27 @@ class Retention:
         if not count or not log.usable:
             return 0
         if recorded is None:
-            return await log.trim(count, self.kept_us(refs[:count]))
+            return await self._remove(log, refs, count)
         count = min(count, LEDGERS_PER_RECORD)  # as many as are deleted at once
-        return await recorded.trim(refs[count].first_offset, partial(log.trim, count))
+        before = refs[count].first_offset
+        return await recorded.trim(before, partial(log.trim, before))
+
+    async def _remove(self, log: ManagedLedger, refs: Sequence[LedgerRef], count: int) -> int:
+        """Remove the oldest ledgers, as many as are kept for the same time.
+
+        Ledgers that are not kept, and follow some that still are, wait: if they were gone, the
+        others could not be restored. They become objects meanwhile.
+        """
+        oldest = next((ref for ref in refs[:count] if ref.records), refs[0])
+        kept_us = self.kept_us([oldest])
+
+        def is_same(ref: LedgerRef) -> bool:
+            return not ref.records or self.kept_us([ref]) == kept_us
+
+        if not kept_us and log.removed[1] and oldest.records and oldest.tiered is None:
+            return 0
+        count = sum(1 for _ in takewhile(is_same, refs[:count]))
+        return await log.trim(refs[count].first_offset, kept_us)
 
     def policy_of(self, topic: Topic) -> Policy | None:
         """The policy that retention applies to a topic; None keeps everything."""
@@ -203,14 +222,14 @@ class Retention:
                 "raise the limit"
             )
             return
-        count = 0
+        count, refs = 0, log.refs
         for each in weighed[:-1]:
             if use <= limit:
                 break
             use -= each.bytes
             count += 1
         if count:
-            await log.trim(count)
+            await log.trim(refs[count].first_offset)
             _log.info("%s: removed its %d oldest ledgers: backlog_bytes", topic.name, count)
         elif len(weighed) == 1:
             await log.roll()  # only a closed ledger can be removed, once another has begun

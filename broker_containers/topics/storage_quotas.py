@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,12 +90,14 @@ class StorageQuotas:
         for namespace, here in by_namespace.items():
             subject = QuotaScope.NAMESPACE, namespace
             reason = ""
+            refs = {topic.name: _refs(topic) for topic in here}
             if limit := self._quotas.limit(subject, "stored_bytes"):
                 weighed = await self._stored(namespace, here)
-                reason = await self._enforce(namespace, here, "stored_bytes", limit, weighed)
+                reason = await self._enforce(namespace, here, "stored_bytes", limit, weighed, refs)
             if limit := self._quotas.limit(subject, "backlog_bytes"):
+                refs = {topic.name: _refs(topic) for topic in here}
                 backlog = [each for topic in here for each in backlog_of(topic)]
-                late = await self._enforce(namespace, here, "backlog_bytes", limit, backlog)
+                late = await self._enforce(namespace, here, "backlog_bytes", limit, backlog, refs)
                 reason = reason or late
             if reason and namespace not in self._quotas.full:
                 _log.warning("producers are refused: %s", reason)
@@ -123,8 +125,9 @@ class StorageQuotas:
         name: str,
         limit: int,
         weighed: Sequence[WeighedLedger],
+        refs: Mapping[TopicName, Sequence[LedgerRef]],
     ) -> str:
-        """Why producers are refused; empty if they are not."""
+        """Why producers are refused; empty if they are not. ``refs`` are what was weighed."""
         use = sum(each.bytes for each in weighed)
         self._quotas.count_bytes(namespace, name, use)
         if use <= limit:
@@ -138,7 +141,8 @@ class StorageQuotas:
             if not isinstance(log, ManagedLedger) or not log.usable:
                 continue
             if topic.name in doomed:
-                dropped = await log.trim(doomed[topic.name])
+                before = refs[topic.name][doomed[topic.name]].first_offset
+                dropped = await log.trim(before)
                 _log.info("%s: dropped its %d oldest ledgers: quota %s", topic.name, dropped, name)
             elif not doomed:
                 await log.roll()  # only a closed ledger can be dropped, once another has begun

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from broker_containers import settable
@@ -146,6 +147,20 @@ def droppable(
             found.append(ref)
         newer += ref.bytes
     return found[::-1]
+
+
+def _without_entries(ledgers: set[int], before: LedgerList) -> LedgerList:
+    """The list, in which ledgers have no entries any more. Their objects may have been replaced
+    since the entries were deleted."""
+    return replace(
+        before,
+        ledgers=tuple(
+            replace(ref, tiered=replace(ref.tiered, local=False))
+            if ref.id in ledgers and ref.tiered is not None
+            else ref
+            for ref in before.ledgers
+        ),
+    )
 
 
 async def _no_schemas(topic: TopicName) -> tuple[SchemaVersion, ...]:
@@ -294,26 +309,26 @@ class Tiering:
             return droppable(log.refs, settings, now_us, policy, consumed)[:_AT_A_TIME]
 
         while refs := wanted():
-            gone: dict[int, LedgerRef] = {}
+            gone: set[int] = set()
             for ref in refs:
-                assert ref.tiered is not None and ref.tiered.local
                 await log.ledgers.delete(ref.id)
-                gone[ref.id] = replace(ref, tiered=replace(ref.tiered, local=False))
-
-            def without(before: LedgerList, gone: dict[int, LedgerRef] = gone) -> LedgerList:
-                left = tuple(gone.get(ref.id, ref) for ref in before.ledgers)
-                return replace(before, ledgers=left)
-
-            await log.commit(without)
+                gone.add(ref.id)
+            await log.commit(partial(_without_entries, gone))
             self.counters.local_deleted += len(gone)
 
     async def _note(
         self, log: ManagedLedger, ref: LedgerRef, tiered: TieredRef, also: Sequence[Op]
     ) -> bool:
-        """Swap the list; returns whether it still contains the ledger."""
-        if all(each.id != ref.id for each in log.refs):
+        """Swap the list; returns whether it still contains the ledger, without an object."""
+        if ref not in log.refs:
             return False
-        await log.commit(lambda before: before.changed(replace(ref, tiered=tiered)), also)
+
+        def noted(before: LedgerList) -> LedgerList:
+            # By its turn it may be tiered already, and its object even replaced.
+            there = ref in before.ledgers
+            return before.changed(replace(ref, tiered=tiered)) if there else before
+
+        await log.commit(noted, also)
         return True
 
     # ---- on demand ----

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker_containers.broker.broker import Broker
 from broker_containers.metrics.collectors.broker import BrokerMetrics
+from broker_containers.topics.replacing import replaceable
 from broker_containers.topics.tiering import TieringSettings, droppable, untiered
+from storage_grpc.tier.tier import Rewrite
 from sulina.errors import NotFound, Unavailable
 from sulina.metadata.keys import closing, ledgers, unreferenced_objects
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef
+from sulina.metadata.keys.policy import Policy
 from sulina.wire.decode import Frame
-from tests.tier.world import TOPIC, Stopped, TierBench, make_world, read_all
+from tests.tier.world import SETTINGS, TOPIC, Stopped, TierBench, make_world, read_all
 
 HOUR_US = 3_600_000_000
 
@@ -267,7 +272,7 @@ async def test_retention_deletes_objects_and_nothing_else_does(world: TierBench)
     broker, log = await world.with_records(20)
     await broker.tiering.round()
     keys = await world.keys()
-    assert await log.trim(2) == 2
+    assert await log.trim(log.refs[2].first_offset) == 2
     assert await world.keys() == keys[2:]
     assert await read_all(log, log.start) == world.published[log.start :]
     await broker.object_cleanup.round()
@@ -282,7 +287,7 @@ async def test_a_topic_all_of_whose_records_are_deleted_goes_on_where_it_ended(
     await broker.tiering.round()
     await log.begin()
     while len(log.refs) > 1:
-        await log.trim(len(log.refs) - 1)
+        await log.trim(log.refs[-1].first_offset)
     assert await world.keys() == []
     await broker.tiering.flush(log)  # an empty ledger does not become an object
     await broker.tiering.round()
@@ -290,8 +295,55 @@ async def test_a_topic_all_of_whose_records_are_deleted_goes_on_where_it_ended(
     successor = await world.log(world.broker())
     end = len(world.published)
     assert (successor.start, successor.end) == (end, end)
+    assert await successor.reader(0).read(1000) == [], "there is nothing, and that is no error"
     await world.publish(successor, 3)
     assert await read_all(successor, end) == world.published[end:]
+    assert (await successor.reader(0).read(1000))[0].base == end
+
+
+async def test_entries_that_are_deleted_twice_do_not_bring_back_a_replaced_object(
+    world: TierBench,
+) -> None:
+    broker, log = await world.with_records(20)
+    broker.tiering.settings = replace(SETTINGS.tier, local_seconds=3600)
+    await broker.tiering.round()
+    made: list[LedgerRef] = []
+
+    async def meanwhile(moment: str, ledger: str) -> None:
+        if moment == "after entries" and not made:
+            made.append(log.refs[0])
+            await broker.tiering.drop_local(log, at_once=True)  # as an erasure does
+            work = broker.replacing.replace_objects
+            run = replaceable(log.refs)
+            made[0] = await work(log, run, Rewrite.MERGE, seconds=60, keep_seconds=60)
+
+    world.ledgers.hook = meanwhile
+    await broker.tiering.drop_local(log, at_once=True)
+    assert log.refs[0] == made[0]
+    assert await read_all(log) == world.published
+
+
+async def test_objects_are_kept_for_their_time_although_ledgers_after_them_are_not(
+    world: TierBench,
+) -> None:
+    broker, log = await world.with_records(20)
+    await broker.tiering.round()
+    await world.publish(log, 20)
+    topic, keys = await broker.topic(TOPIC), await world.keys()
+    topic.policy = Policy(retention_ms=1000)
+    world.clock.move(3600)
+    objects = len([ref for ref in log.refs if ref.tiered])
+    assert await broker.retention.apply(topic) == objects
+    assert await broker.retention.apply(topic) == 0, "without them, the objects could not return"
+    assert await world.keys() == keys
+    topic.policy = Policy()
+    assert await broker.retention.restore(topic) == objects
+    assert await read_all(log) == world.published
+    topic.policy = Policy(retention_ms=1000)
+    await broker.tiering.round()
+    while await broker.retention.apply(topic):
+        pass
+    assert log.start == log.end, "as objects, all of them can go, and are kept"
 
 
 async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world: TierBench) -> None:
@@ -305,7 +357,7 @@ async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world:
 
     world.objects.hook = stop
     with pytest.raises(Stopped):
-        await log.trim(2)
+        await log.trim(log.refs[2].first_offset)
     assert await world.keys() == keys
     world.objects.hook = type(world.objects)(world.memory).hook
     other = world.broker()
@@ -320,7 +372,7 @@ async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: Tie
     broker, log = await world.with_records(20)
     await broker.tiering.round()
     late = dict(world.memory._objects)
-    await log.trim(2)
+    await log.trim(log.refs[2].first_offset)
     await broker.object_cleanup.round()
     world.memory._objects.update(late)  # as if they had been under way
     await broker.object_cleanup.round(grace_seconds=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 from sulina.errors import Refused
@@ -179,17 +179,29 @@ class LedgerList:
         return self.ledgers[self.hidden :] if self.removed else self.ledgers
 
     def removing(self, count: int, now_us: int, until_us: int) -> LedgerList:
-        """A copy in which the ``count`` oldest visible ledgers are removed, and kept until then."""
+        """A copy in which the ``count`` oldest visible ledgers are removed, and kept until then, or
+        as long as what was removed before: ledgers are deleted in their order."""
         last = self.removed[-1] if self.removed else None
-        if last is not None and now_us - last.since_us < (until_us - now_us) // _REMOVALS:
+        if last is not None and (
+            until_us <= last.until_us or now_us - last.since_us < (until_us - now_us) // _REMOVALS
+        ):
             joined = Removal(last.ledgers + count, last.since_us, max(until_us, last.until_us))
             return replace(self, removed=(*self.removed[:-1], joined))
         return replace(self, removed=(*self.removed, Removal(count, now_us, until_us)))
 
     def overdue(self, now_us: int) -> int:
         """How many of the oldest ledgers need not be kept any longer."""
-        due = [at for at, removal in enumerate(self.removed) if removal.until_us <= now_us]
-        return sum(removal.ledgers for removal in self.removed[: due[-1] + 1]) if due else 0
+        due = takewhile(lambda removal: removal.until_us <= now_us, self.removed)
+        return sum(removal.ledgers for removal in due)
+
+    def below(self, offset: int) -> int:
+        """How many of the oldest visible ledgers have only records below an offset; never all."""
+        count = 0
+        for ref in self.visible[:-1]:
+            if ref.last_offset is None or ref.last_offset >= offset:
+                break
+            count += 1
+        return count
 
     def fitted(self) -> LedgerList:
         """A copy that removes no more ledgers than it has."""
