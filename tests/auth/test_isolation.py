@@ -42,6 +42,8 @@ LISTS = {
     "topic.search",
 }
 """The operations that name the hidden things to somebody who may see everything."""
+SAMPLED = {"overview.show"}
+"""Operations that name what was busy in the last samples, which depends on the moment."""
 ABOUT_WORK = {"ledger.erasure"}
 """Operations that show work under way, of which there is none here."""
 RULES = {"audit", "principal", "token", "role", "binding"}
@@ -100,11 +102,12 @@ async def test_an_operation_names_nothing_that_is_hidden(
     guarded: Guarded, callers: Callers, name: str
 ) -> None:
     everything = json.dumps(await guarded.root.admin(name, CALLS[name]))
-    assert (HIDDEN in everything) is (name in LISTS), "LISTS says what this test can find"
+    if name not in SAMPLED:
+        assert (HIDDEN in everything) is (name in LISTS), "LISTS says what this test can find"
     async with guarded.connect(callers.denied) as client:
         shown = json.dumps(await client.admin(name, CALLS[name]))
         assert HIDDEN not in shown
-        assert (SEEN in shown) is (SEEN in everything)
+        assert name in SAMPLED or (SEEN in shown) is (SEEN in everything)
     async with guarded.connect(callers.narrow) as client:
         try:
             shown = json.dumps(await client.admin(name, CALLS[name]))
