@@ -100,7 +100,8 @@ class UpOptions:
     tier: str | None = option(
         None,
         "Object store for closed ledgers, as Parquet: s3://bucket/prefix, file:///folder, "
-        "gs://bucket/prefix, az://account/container/prefix or redis://host:port/0/prefix.",
+        "gs://bucket/prefix, az://account/container/prefix, redis://host:port/0/prefix or "
+        "tikv://pd1:2379,pd2:2379/prefix.",
         metavar="URL",
     )
     broker_id: str = option("broker-1", "Name of the broker.")

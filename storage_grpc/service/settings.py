@@ -55,7 +55,8 @@ class ServiceSettings:
     tier: str = _setting(
         "",
         "object store for closed ledgers: s3://bucket/prefix, file:///folder, "
-        "gs://bucket/prefix, az://account/container/prefix, redis://host:port/0/prefix; "
+        "gs://bucket/prefix, az://account/container/prefix, redis://host:port/0/prefix, "
+        "tikv://pd1:2379,pd2:2379/prefix; "
         "none if empty",
     )
     tier_cache_mb: int = _setting(

@@ -1,5 +1,6 @@
 """Object stores: whole objects by name, made once, read in parts, never changed.
 
 ``store`` is the interface, ``opening`` finds the implementation for a URL: ``s3``, ``folder``,
-``gcs``, ``redis`` and ``memory``. One contract suite, tests/objects, runs against all of them.
+``gcs``, ``azure``, ``redis``, ``tikv`` and ``memory``. One contract suite, tests/objects, runs
+against all of them.
 """

@@ -8,6 +8,8 @@
 * ``az://account/container/prefix`` with ``?endpoint=http://...`` for an emulator; credentials as
   Azure's tools find them (``AZURE_STORAGE_KEY``, ``AZURE_STORAGE_SAS_TOKEN``, or an identity)
 * ``redis://user:password@host:port/0/prefix``, or ``rediss://`` with TLS
+* ``tikv://pd1:2379,pd2:2379/prefix``, with ``?ca=/path/ca.pem`` and, for mutual TLS, ``cert=...``
+  and ``key=...``; ``tls=on`` trusts the system's authorities
 * ``file:///folder``
 * ``memory://name``: in this process, the same objects for the same name
 """
@@ -26,6 +28,7 @@ from sulina.objects.folder import FolderStore
 from sulina.objects.memory import MemoryStore
 from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.runtime.seam import Clock, Randomness
+from sulina.runtime.tls_files import TlsFiles
 
 _named: Final[dict[str, MemoryStore]] = {}
 
@@ -83,6 +86,10 @@ async def _open(
                 raise Refused(f"{url!r} has no database number: use redis://host:6379/0/prefix")
             server = urlunsplit((place.scheme, place.netloc, f"/{database}", "", ""))
             return open_redis(server, prefix, clock, random, settings)
+        case "tikv":
+            with _packages("tikv://", "tikv"):
+                from sulina.objects.tikv.store import open_tikv
+            return open_tikv(_addresses(url), _prefix(place), _tls(url), clock, random, settings)
         case "file":
             _options(url)
             if place.netloc or not place.path.startswith("/"):
@@ -94,7 +101,7 @@ async def _open(
         case _:
             raise Refused(
                 f"{url!r} is not the URL of an object store: it must start with s3://, gs://, "
-                "az://, redis://, file:/// or memory://"
+                "az://, redis://, tikv://, file:/// or memory://"
             )
 
 
@@ -103,6 +110,27 @@ def _bucket(url: str) -> str:
     if not bucket:
         raise Refused(f"{url!r} has no bucket: use {urlsplit(url).scheme}://bucket/prefix")
     return bucket
+
+
+def _addresses(url: str) -> list[str]:
+    """The members of PD. Raises ``Refused`` unless each has a port."""
+    found = [each for each in urlsplit(url).netloc.split(",") if each]
+    if not found or not all(each.rpartition(":")[2].isdigit() for each in found):
+        raise Refused(f"{url!r} names no members of PD: use tikv://host:2379,host:2379/prefix")
+    return found
+
+
+def _tls(url: str) -> TlsFiles | None:
+    """The TLS files of a URL; None without TLS."""
+    options = _options(url, "ca", "cert", "key", "tls")
+    if options.get("tls", "on") != "on":
+        raise Refused(f"tls of {url!r} can only be on; leave it out for connections without TLS")
+    if not options:
+        return None
+    if "key" in options and "cert" not in options:
+        raise Refused(f"{url!r} has a key without a certificate: add cert=")
+    paths = {name: Path(options[name]) for name in ("ca", "cert", "key") if name in options}
+    return TlsFiles(paths.get("ca"), paths.get("cert"), paths.get("key"))
 
 
 def _prefix(place: SplitResult) -> str:

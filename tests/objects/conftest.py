@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import uuid
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import cache
@@ -31,7 +33,7 @@ Opening = Callable[..., AbstractAsyncContextManager[ObjectStore]]
 
 BUCKET = "contract"
 S3_KINDS = ("seaweedfs", "localstack")
-_KINDS = ("memory", "folder", *S3_KINDS, "gcs", "azurite", "redis")
+_KINDS = ("memory", "folder", *S3_KINDS, "gcs", "azurite", "redis", "tikv")
 _numbers = itertools.count()
 
 
@@ -54,6 +56,8 @@ def url(
         return f"memory://{prefix}"
     if kind == "folder":
         return f"file://{tmp_path}/objects"
+    if kind == "tikv":
+        return f"tikv://{tikv_members()}/{prefix}-{uuid.uuid4()}"
     server: EmulatorServer = request.getfixturevalue(kind)
     if kind == "redis":
         return f"redis://127.0.0.1:{server.port}/0/{prefix}"
@@ -90,6 +94,14 @@ def s3_place(
     prefix = f"tests/{next(_numbers)}"
     s3_url(seaweedfs, monkeypatch, prefix)
     return seaweedfs, prefix
+
+
+def tikv_members() -> str:
+    """The addresses of PD, of the TiKV cluster that the environment names."""
+    found = os.environ.get("SULINA_TIKV")
+    if not found:
+        pytest.skip("set SULINA_TIKV to the addresses of a TiKV cluster's PD, host:port,host:port")
+    return found
 
 
 def azure_url(server: EmulatorServer, monkeypatch: pytest.MonkeyPatch, prefix: str) -> str:

@@ -55,6 +55,11 @@ def sign_as(user: Credentials, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("file://host/x", r"is not a folder URL: use file:///path/of/the/folder"),
         ("file:///x?a=b", r"a is not an option of .*, which takes no options"),
+        ("tikv://host/prefix", r"names no members of PD: use tikv://host:2379,host:2379/prefix"),
+        ("tikv://a:2379,b/prefix", r"names no members of PD"),
+        ("tikv://a:2379/p?key=/k.pem", r"has a key without a certificate: add cert="),
+        ("tikv://a:2379/p?ca=/no/ca.pem", r"/no/ca.pem cannot be read .*: put a PEM file there"),
+        ("tikv://a:2379/p?tls=off", r"tls of .* can only be on"),
         ("redis://host:6379/prefix", r"has no database number: use redis://host:6379/0/prefix"),
         (
             "s3://b/p?endpoint=nonsense",

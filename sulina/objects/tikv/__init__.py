@@ -1,0 +1,1 @@
+"""Objects in TiKV, by transactions over its gRPC protocol (docs/objects.md has the layout)."""
