@@ -133,6 +133,7 @@ async def open_broker(
         stack.push_async_callback(services.publisher.close)
         await stack.enter_async_context(services.audit)
         await stack.enter_async_context(services.sampler)
+        await stack.enter_async_context(services.tables)
         http = _http_door(services, doors.http, storage, metrics, binary, watch)
         danube_admin = _danube_admin_door(services, doors.danube_admin)
         danube = _danube_door(services, doors.danube)
@@ -169,7 +170,7 @@ def _http_door(
     broker = services.broker
     collected = BrokerMetrics(broker, broker.settings.http.metrics_topics)
     schemas, audit = of_schemas(services.schemas), services.audit.write_metrics
-    own = services.requests.write, storage.metrics, schemas, audit
+    own = services.requests.write, storage.metrics, schemas, audit, services.tables.write_metrics
     for write in (*metrics, *own, of_quotas(broker.quotas), of_machine(watch, broker.clock)):
         collected.add(write)
     collected.add_connections({"binary": lambda: binary.connections})

@@ -9,6 +9,7 @@ from broker_containers.audit.trail import AuditSettings, AuditTrail
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.listen import Addresses
 from broker_containers.doors.services import OtherBrokers, Services
+from broker_containers.metrics.tables import TableWatch
 from broker_containers.metrics.traffic import TrafficSampler
 from broker_containers.operations.audit import AuditHandlers
 from broker_containers.operations.ledgers import LedgerHandlers
@@ -20,6 +21,7 @@ from broker_containers.operations.running import OperationRouter, Operations
 from broker_containers.operations.schemas import SchemaHandlers
 from broker_containers.operations.security import SecurityHandlers
 from broker_containers.operations.subscriptions import SubscriptionHandlers
+from broker_containers.operations.tables import TableHandlers
 from broker_containers.operations.topic_search import TopicSearchHandlers
 from broker_containers.operations.topics import TopicHandlers
 from broker_containers.schemas.checks import SchemaChecks
@@ -73,7 +75,7 @@ def build_services(
         retention_ms=broker.settings.audit_retention_seconds * 1000,
         retention_bytes=broker.settings.audit_retention_bytes,
     )
-    sampler = TrafficSampler(broker)
+    sampler, tables = TrafficSampler(broker), TableWatch(broker)
     overview = OverviewHandlers(broker, operations, sampler)
     operations.serve(
         overview,
@@ -81,6 +83,7 @@ def build_services(
         TopicHandlers(broker, admin),
         SubscriptionHandlers(broker),
         LedgerHandlers(broker, admin),
+        TableHandlers(broker, tables),
         MessageHandlers(broker, publisher, reading := ThreadRunner()),
         MessageSearchHandlers(broker, admin, schemas.registry, reading),
         SchemaHandlers(schemas),
@@ -99,6 +102,7 @@ def build_services(
         schemas,
         addresses,
         sampler,
+        tables,
         overview,
         other_brokers,
     )

@@ -102,6 +102,17 @@ class PolicySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TablesSettings:
+    """Where the tables of topics are; without a catalog, the broker shows none."""
+
+    catalog: str = ""
+    """See ``sulina.tables.catalogs``."""
+    lake: str = ""
+    """The folder or bucket that ledgers are tiered to."""
+    database: str = "sulina"
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """Limits and intervals of a broker."""
 
@@ -149,4 +160,5 @@ class BrokerSettings:
     subscription: SubscriptionLimits = field(default_factory=SubscriptionLimits)
     policy: PolicySettings = field(default_factory=PolicySettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    tables: TablesSettings = field(default_factory=TablesSettings)
     # fmt: on

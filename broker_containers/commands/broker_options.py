@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from broker_containers.assembly.running import DoorSettings
+from broker_containers.broker.settings import TablesSettings
 from broker_containers.commands.auth_options import SecurityOptions
 from broker_containers.commands.listening import (
     ADMIN_PORT,
@@ -90,6 +91,18 @@ class BrokerOptions:
         type=click.FloatRange(min=0),
         metavar="SECONDS",
     )
+    catalog: str = option(
+        "",
+        "Catalog of the topics' Iceberg tables, to show them over HTTP and as metrics: "
+        "sqlite:///folder/catalog.db, glue:region, or the URL of a REST catalog.",
+        metavar="URL",
+    )
+    catalog_database: str = option("sulina", "Database (namespace) of the catalog.")
+    lake: str = option(
+        "",
+        "With --catalog, what --tier of the storage nodes is: a folder, or s3://bucket/prefix.",
+        metavar="URL",
+    )
     log_level: str = option("warning", "Log level for standard error.", type=click.Choice(LEVELS))
     log_format: str = option(
         TEXT, "Log lines of text, or of JSON for programs.", type=click.Choice(FORMATS)
@@ -140,6 +153,13 @@ class BrokerOptions:
     @property
     def quorum(self) -> QuorumSettings:
         return QuorumSettings(write_quorum=self.write_quorum, ack_quorum=self.ack_quorum)
+
+    def tables(self, tier: str | None = None) -> TablesSettings:
+        """Where the tables of topics are; ``tier`` is the lake unless --lake is given."""
+        lake = self.lake or tier or ""
+        if self.catalog and not lake:
+            raise click.UsageError("--catalog needs --lake, which the tables' files are in")
+        return TablesSettings(self.catalog, lake, self.catalog_database)
 
     @property
     def tiering(self) -> TieringSettings:

@@ -120,7 +120,10 @@ def broker_run(settings: CliSettings, options: BrokerRunOptions) -> None:
     used = [tls.certificate for tls in (etcd_tls, storage_tls) if tls is not None]
     node = ClusteredBrokerSettings(
         broker=BrokerSettings(
-            broker_id=options.broker_id, cache_bytes=given.cache_mb << 20, tier=given.tiering
+            broker_id=options.broker_id,
+            cache_bytes=given.cache_mb << 20,
+            tier=given.tiering,
+            tables=given.tables(),
         ),
         doors=replace(doors, certificates=(*doors.certificates, *(each for each in used if each))),
         advertise=options.advertise,

@@ -158,6 +158,7 @@ def up(settings: CliSettings, options: UpOptions) -> None:
         auto_create_topics=not options.no_auto_create,
         tier=given.tiering,
         http=HttpSettings(cors_origins=options.http_cors, allowed_hosts=options.http_host),
+        tables=given.tables(options.tier),
     )
     if options.storage_nodes:
         if options.tier:
@@ -193,17 +194,21 @@ def _run_cluster(settings: CliSettings, options: UpOptions, data: Path) -> None:
         given.port_for(given.grpc_port, GRPC_PORT),
         grpc_shared=not options.grpc_redirect,
     )
-    processes = _process_options(given, size, (*file_mb, *(("--tier", tier) if tier else ())))
+    processes = _process_options(given, size, file_mb, tier)
     run_cluster(settings, data, size, requested, processes)
 
 
 def _process_options(
-    options: BrokerOptions, size: ClusterSize, storage: Sequence[str]
+    options: BrokerOptions, size: ClusterSize, file_mb: Sequence[str], tier: str | None
 ) -> ProcessOptions:
-    """``storage`` are further options of the storage nodes."""
+    """``file_mb`` and ``tier`` are options of the storage nodes."""
     # There can't be more copies than storage nodes.
     write_quorum = min(options.write_quorum, size.storage)
+    tables = options.tables(tier)
     flags = {
+        "--catalog": tables.catalog,
+        "--catalog-database": tables.database,
+        "--lake": tables.lake if tables.catalog else "",
         "--cache-mb": str(options.cache_mb),
         "--tier-after": str(options.tier_after),
         "--tier-local": str(options.tier_local),
@@ -221,7 +226,7 @@ def _process_options(
             *(word for flag, value in flags.items() if value for word in (flag, value)),
             *options.security.arguments(),
         ),
-        storage=(*log, *storage),
+        storage=(*log, *file_mb, *(("--tier", tier) if tier else ())),
     )
 
 

@@ -9,6 +9,7 @@ from broker_containers.audit.trail import AuditTrail
 from broker_containers.broker.broker import Broker
 from broker_containers.doors.listen import Addresses
 from broker_containers.metrics.requests import RequestCounts
+from broker_containers.metrics.tables import TableWatch
 from broker_containers.metrics.traffic import TrafficSampler
 from broker_containers.operations.messages import Publisher
 from broker_containers.operations.overview import OverviewHandlers
@@ -59,6 +60,8 @@ class Services:
     addresses: Addresses
     sampler: TrafficSampler
     """Samples traffic for people who look at it."""
+    tables: TableWatch
+    """The tables of topics, if the broker knows their catalog."""
     overview: OverviewHandlers
     other_brokers: OtherBrokers | None = None
     """None for a single broker."""

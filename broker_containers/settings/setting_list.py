@@ -26,6 +26,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "weights": ("cluster", "balance", "weights"),
     "full": ("cluster", "balance", "full"),
     "http": ("broker", "http"),
+    "tables": ("broker", "tables"),
 }
 """Where the settings of each section are in ``LiveSettings``."""
 
@@ -55,6 +56,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 
 FIXED: Final[Mapping[str, str]] = {
     "broker.broker_id": "it identifies the broker; a different id is a different broker",
+    "tables.catalog": "the catalog is opened once",
+    "tables.lake": "the catalog's tables are about these objects",
+    "tables.database": "the catalog is opened once",
     "cluster.lease_seconds": "the lease is granted with it when the broker registers",
     "cluster.proxy_url": "clients may keep it for a long time",
     "cluster.shared_name": "the certificates of brokers are for it",

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from sulina.tables.planning import Gap
     from sulina.tables.tables import Tables
 
-_COLUMNS: Final = columns("topic", "table", "records", "objects", "bytes", "committed", "snapshots")
+_COLUMNS: Final = columns(
+    *("topic", "table", "records", "rejected", "objects", "bytes", "newest", "committed"),
+    "snapshots",
+)
 _DAY_US: Final = 86_400_000_000
 
 
@@ -109,6 +112,7 @@ def list_(settings: CliSettings, lake: str, catalog: str, database: str) -> None
         nothing="there are no tables: `sulina table backfill --all` makes them",
         readable=lambda row: {
             "bytes": size(row.bytes),
+            "newest": moment(row.newest_us) if row.newest_us else "none",
             "committed": moment(row.committed_us) if row.committed_us else "never",
         },
     )
@@ -124,6 +128,7 @@ def show(settings: CliSettings, topic: str, lake: str, catalog: str, database: s
         return
     fields = plain(found)
     fields["committed"] = moment(fields.pop("committed_us"))
+    fields["newest"] = moment(fields.pop("newest_us"))
     fields["bytes"] = size(found.bytes)
     fields["partitions"] = {
         str(part): f"offsets {each.first} to {each.next - 1}"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from sulina.operations.storage import StorageOperations
     from sulina.operations.subscriptions import SubscriptionOperations
+    from sulina.operations.tables import TableOperations
     from sulina.operations.topics import NamespaceOperations, TopicOperations
 
 G = TypeVar("G", bound=OperationGroup)
@@ -68,6 +69,7 @@ class AdminClient:
         "subscriptions", "SubscriptionOperations"
     )
     ledgers: LazyGroup[LedgerOperations] = LazyGroup("ledgers", "LedgerOperations")
+    tables: LazyGroup[TableOperations] = LazyGroup("tables", "TableOperations")
     quotas: LazyGroup[QuotaOperations] = LazyGroup("quotas", "QuotaOperations")
     schemas: LazyGroup[SchemaOperations] = LazyGroup("schemas", "SchemaOperations")
     cluster: LazyGroup[ClusterOperations] = LazyGroup("cluster", "ClusterOperations")

@@ -58,6 +58,7 @@ from sulina.tables.columns import (
 from sulina.tables.committing import Conflict
 from sulina.tables.data_file import data_file
 from sulina.tables.planning import CommitPlan, Extent, Extents, checksum
+from sulina.tables.totals import totals_of
 
 _EXTENTS: Final = "sulina.extents"
 TOPIC: Final = "sulina.topic"
@@ -125,19 +126,23 @@ class IcebergTable:
     def commit(self, planned: CommitPlan) -> None:
         footers = {name: self._footer_of(name) for name in planned.added}
         schema, spec = self._table.schema(), self._table.spec()
-        summary = {_EXTENTS: _to_text(planned.extents)}
         transaction = _Transaction(self._table)
         try:
             schema = _grow(transaction, schema, footers.values())
-            update = transaction.update_snapshot(summary)
+            added = [
+                data_file(self._url_of(name), name.partition, footer, schema, spec)
+                for name, footer in footers.items()
+            ]
             removed = list(self._removed(planned))
+            totals = totals_of(self._table).changed(added, removed)
+            summary = {_EXTENTS: _to_text(planned.extents), **totals.summary()}
+            update = transaction.update_snapshot(summary)
             # Only an append merges manifests, and only an overwrite removes files.
             with update.overwrite() if removed else update.merge_append() as change:
                 for file in removed:
                     change.delete_data_file(file)
-                for name, footer in footers.items():
-                    url = self._url_of(name)
-                    change.append_data_file(data_file(url, name.partition, footer, schema, spec))
+                for file in added:
+                    change.append_data_file(file)
             transaction.commit_transaction()
         except CommitFailedException as error:
             raise Conflict(str(error)) from None

@@ -14,25 +14,32 @@ from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
-from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
 from sulina.errors import NotFound
-from sulina.lake.schema import VALUE_ERROR, VALUE_ERROR_ID
+from sulina.lake.schema import VALUE_ERROR
 from sulina.names import TopicName
 from sulina.tables.committing import OBJECTS_PER_COMMIT, Committed, bring_up_to_date
 from sulina.tables.iceberg import (
     TOPIC,
     IcebergTable,
     catalog_errors,
-    extents_of,
     find_table,
     make_table,
 )
 from sulina.tables.latest import LatestTable, make_latest
 from sulina.tables.objects import Lake, LakeTopic
-from sulina.tables.planning import Extent, Gap
+from sulina.tables.planning import Gap
+from sulina.tables.showing import (
+    SampleRow,
+    TableDetails,
+    TableState,
+    details_of,
+    sample_of,
+    state_of,
+)
+from sulina.tables.totals import rejected_in
 
 DATABASE: Final = "sulina"
 FOLDER: Final = "iceberg"
@@ -41,23 +48,6 @@ JOBS_FOLDER: Final = "tables"
 """Where tables with files of their own are, such as those that jobs write."""
 SNAPSHOTS_KEPT: Final = 1000
 """Every commit writes the list of all snapshots."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """A table as the catalog has it."""
-
-    topic: str
-    table: str
-    records: int
-    objects: int
-    bytes: int
-    committed_us: int
-    """When the newest snapshot was committed; 0 if there is none."""
-    snapshots: int
-    metadata: str
-    """Where the current metadata is, for engines that open a table by it."""
-    partitions: dict[int, Extent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +89,7 @@ class Tables:
             except NoSuchNamespaceError:
                 return []
             found = [self._catalog.load_table(name) for name in names]
-        return [_state(table) for table in found if TOPIC in table.properties]
+        return [state_of(table) for table in found if TOPIC in table.properties]
 
     def topics(self) -> tuple[TopicName, ...]:
         """The topics that have objects in the lake."""
@@ -107,7 +97,17 @@ class Tables:
 
     def describe(self, topic: TopicName) -> TableState:
         """One of them."""
-        return _state(find_table(self._catalog, self._database, topic))
+        return state_of(find_table(self._catalog, self._database, topic))
+
+    def details(self, topic: TopicName, snapshots: int = 20) -> TableDetails:
+        """One of them with its columns and its newest snapshots."""
+        return details_of(find_table(self._catalog, self._database, topic), snapshots)
+
+    def sample(self, topic: TopicName, most: int) -> tuple[SampleRow, ...]:
+        """The newest rows of a table, up to ``most``, in the order of their offsets."""
+        table = find_table(self._catalog, self._database, topic)
+        with catalog_errors("read"):
+            return sample_of(table, most)
 
     def backfill(
         self,
@@ -142,10 +142,7 @@ class Tables:
             if VALUE_ERROR not in table.schema().column_names:
                 return 0, ()
             scan = table.scan(row_filter=f"{VALUE_ERROR} is not null")
-            count = sum(
-                file.record_count - file.null_value_counts.get(VALUE_ERROR_ID, file.record_count)
-                for file in (task.file for task in scan.plan_files())
-            )
+            count = sum(rejected_in(task.file) for task in scan.plan_files())
             rows = scan.select(*Rejected.__dataclass_fields__).update(limit=most).to_arrow()
         return count, tuple(Rejected(**row) for row in rows.to_pylist())
 
@@ -203,23 +200,3 @@ class Tables:
             transaction._apply((update,), (same,))
             transaction.commit_transaction()
         return len(forgotten)
-
-
-def _state(table: Table) -> TableState:
-    snapshot = table.current_snapshot()
-    summary = snapshot.summary if snapshot is not None else None
-
-    def total(name: str) -> int:
-        return int((summary.get(f"total-{name}") if summary is not None else None) or 0)
-
-    return TableState(
-        topic=table.properties[TOPIC],
-        table=".".join(table.name()),
-        records=total("records"),
-        objects=total("data-files"),
-        bytes=total("files-size"),
-        committed_us=snapshot.timestamp_ms * 1000 if snapshot is not None else 0,
-        snapshots=len(table.snapshots()),
-        metadata=table.metadata_location,
-        partitions=extents_of(table),
-    )

@@ -42,7 +42,8 @@ def watched_cluster(folder: Path) -> Iterator[Watched]:
     """Start it, let it work, read its metrics."""
     (folder / "objects").mkdir()
     tier = ("--tier", f"file://{folder / 'objects'}")
-    with _root_token(), ClusterUp(folder / "data", *_SIZE, *tier) as cluster:
+    catalog = ("--catalog", f"sqlite:///{folder / 'catalog.db'}")
+    with _root_token(), ClusterUp(folder / "data", *_SIZE, *tier, *catalog) as cluster:
         broker = int(cluster.ready["brokers"][0]["http_port"])
         node = int(cluster.ready["storage"][0]["metrics_port"])
         asyncio.run(_work(cluster.url))

@@ -14,8 +14,15 @@ _RARE = {
     "sulina_certificate_expires_seconds": ["file"],
     "sulina_grpc_connections_closed_total": ["door", "reason"],
     "sulina_quota_refusals_total": ["limit"],
+    **{
+        f"sulina_table_{name}": ["topic"]
+        for name in (
+            *("behind_seconds", "newest_age_seconds", "objects", "records", "rejected_records"),
+            "snapshots",
+        )
+    },
 }
-"""The labels of families that have no series in a healthy cluster without TLS."""
+"""The labels of families that have no series in a healthy cluster without TLS or tables."""
 _TYPES = {"unknown": "untyped"}
 _OF_HISTOGRAMS = {"le", "quantile"}
 HEAD = (

@@ -48,6 +48,11 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("ledger.verify", {"topic": TOPIC, "ledger": 1}),
     ("ledger.erase", {"topic": TOPIC, "key_digests": ["0" * 64]}),
     ("ledger.erasure", {"topic": TOPIC}),
+    ("table.list", {}),
+    ("table.show", {"topic": TOPIC, "snapshots": 5}),
+    ("table.sample", {"topic": TOPIC, "limit": 5}),
+    ("table.rejected", {"topic": TOPIC, "limit": 5}),
+    ("table.backfill", {"topic": TOPIC}),
     ("schema.register", {"subject": "sub/ject", "type": "string", "tags": ["example"]}),
     ("schema.list", {}),
     ("schema.get", {"subject": "sub/ject"}),
@@ -106,8 +111,9 @@ REFUSED_HERE: Final = frozenset(
     {
         *("ledger.offload", "ledger.verify", "ledger.erase", "ledger.erasure"),
         "ledger.rewrite",
+        *("table.list", "table.show", "table.sample", "table.rejected", "table.backfill"),
         *("token.revoke", "audit.list", "topic.undo_retention"),
         "storage.log_level",
     }
 )
-"""They need an object store, a token's id, an audit trail, removed data, or storage nodes."""
+"""They need an object store, a catalog, a token's id, an audit trail, removed data, or nodes."""
