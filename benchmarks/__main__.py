@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import danube_door, program
 from benchmarks import options as command_line
+from benchmarks import program, turns
 from benchmarks.cell import CellFailure
+from benchmarks.fetch import FETCHED, CannotFetch
 from benchmarks.options import BenchmarkOptions
 from benchmarks.report import print_report, profile_table
 from benchmarks.results import RunResults, to_json
-from benchmarks.run import measure, profile
+from benchmarks.run import available, measure, profile, summarize
 from benchmarks.systems import OURS, SYSTEMS
-from benchmarks.systems.base import CannotStart
-from sulina.errors import SulinaError
 
 
 def main() -> int:
@@ -29,13 +27,15 @@ def main() -> int:
     # SIGTERM cleans up like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        if options.fetch:
+            return fetch_servers(console)
         if options.list:
             return list_systems(console)
         if options.profile:
             return show_profile(options, console)
         return show_all(options, console)
     except KeyboardInterrupt:
-        console.print("stopped: all processes have exited, and no results were written")
+        console.print("stopped: all processes have exited; --resume continues this run")
         return 130
     except OSError as error:
         console.print(f"the run failed: {error}", style="red")
@@ -47,7 +47,7 @@ def list_systems(console: Console) -> int:
     for system in SYSTEMS.values():
         reason = system.unavailable()
         state = f"[green]ready[/], {system.version()}" if reason is None else f"[yellow]{reason}[/]"
-        console.print(f"{system.name:<10} {system.title:<18} {state}", highlight=False)
+        console.print(f"{system.name:<17} {system.title:<32} {state}", highlight=False)
     return 0
 
 
@@ -67,16 +67,21 @@ def show_profile(options: BenchmarkOptions, console: Console) -> int:
 
 
 def show_all(options: BenchmarkOptions, console: Console) -> int:
-    """Measure everything, and write and print the results."""
-    results = measure(options, console)
+    """Measure everything that is not measured yet, and write and print the results."""
+    left = 0 if options.report else measure(options, console)
+    found = turns.read_all(options.out)
+    if not found:
+        console.print(f"nothing was measured: {options.out} has no turns", style="red")
+        return 1
+    results = summarize(found, available(options.systems)[1])
     print_report(results, console)
+    if left:
+        console.print(f"{left} cells are left: --resume continues this run", style="yellow")
     path = options.out / "results.json"
     program.write_document(to_json(results), path, show=options.json)
     console.print(f"written: {path}", highlight=False)
     if options.plot:
         program.draw(partial(_write_plot, results), options.out / "results.svg", console)
-    if OURS in options.systems:
-        show_danube(options, console)
     broken = [
         outcome
         for outcome in results.outcomes
@@ -85,15 +90,17 @@ def show_all(options: BenchmarkOptions, console: Console) -> int:
     return 1 if broken else 0
 
 
-def show_danube(options: BenchmarkOptions, console: Console) -> None:
-    """Measure the server for Danube clients."""
-    try:
-        danube_door.run(
-            danube_door.DanubeOptions(options.out, seconds=options.seconds, repeat=options.repeat),
-            console,
-        )
-    except (SulinaError, CannotStart, subprocess.SubprocessError) as error:
-        console.print(f"Danube clients were not measured: {error}", style="yellow")
+def fetch_servers(console: Console) -> int:
+    """Get the servers that no package of Debian has; blocks for minutes."""
+    failed = 0
+    for server in FETCHED:
+        console.print(f"getting {server.title} with {server.tool}", highlight=False)
+        try:
+            server.fetch()
+        except CannotFetch as error:
+            failed = 1
+            console.print(str(error), style="red", highlight=False)
+    return failed
 
 
 def _write_plot(results: RunResults, path: Path) -> None:

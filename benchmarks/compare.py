@@ -62,7 +62,7 @@ def middle(repetitions: Sequence[CellOutcome]) -> CellOutcome:
         highest=done[-1].measure,
     )
     # A low rate is worse, and so is a high latency.
-    place = (len(done) - 1) // 2 if done[0].latency is None else len(done) // 2
+    place = len(done) // 2 if done[0].cell.load == "latency" else (len(done) - 1) // 2
     return replace(done[place], spread=spread)
 
 
@@ -95,7 +95,10 @@ def targets(ours: list[CellResult], yardsticks: Yardsticks) -> list[Target]:
 
 
 def _find(ours: list[CellResult], size: int, rate: int | None) -> CellResult | None:
-    found = (result for result in ours if (result.cell.size, result.cell.rate) == (size, rate))
+    open_loads = (result for result in ours if not result.cell.loops)
+    found = (
+        result for result in open_loads if (result.cell.size, result.cell.rate) == (size, rate)
+    )
     return next(found, None)
 
 

@@ -1,4 +1,6 @@
-"""Runs one cell: a new server, a producer process and a consumer process, with timeouts.
+"""Runs one cell: a new server, and its client processes, with timeouts.
+
+The clients are a producer and a consumer; in a closed loop, one process with all producers.
 
 No process and no data of a cell remains afterwards, not even after Ctrl-C.
 """
@@ -10,10 +12,11 @@ import shutil
 import time
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchmarks import worker
 from benchmarks.cell import (
@@ -23,6 +26,7 @@ from benchmarks.cell import (
     CellResult,
     ConsumerReport,
     CpuSeconds,
+    LoopReport,
     ProducerReport,
     SharedCounters,
 )
@@ -58,25 +62,29 @@ def run_cell(system: System, cell: Cell, folder: Path, progress: Progress) -> Ce
 def _run(server: SystemServer, cell: Cell, progress: Progress) -> CellResult:
     shared = SharedCounters()
     children: dict[worker.Role, _Child] = {}
+    # The consumer first: it creates the topic or stream.
+    roles: tuple[worker.Role, ...] = ("loop",) if cell.loops else ("consumer", "producer")
     try:
-        # The consumer first: it creates the topic or stream.
-        for role in ("consumer", "producer"):
+        for role in roles:
             children[role] = _Child(role, cell, server, shared)
             children[role].expect_ready()
-        with ServerWatch(server) as watch:
+        pids = [child.pid for child in children.values()]
+        with ServerWatch(server, pids, shared) as watch:
             for child in children.values():
                 child.pipe.send(worker.GO)
             reports = _collect(children, cell, shared, progress)
     finally:
         for child in children.values():
             child.end()
+    if cell.loops:
+        return _loop_result(cell, cast(LoopReport, reports["loop"]), watch)
     produced, consumed = reports["producer"], reports["consumer"]
     assert isinstance(produced, ProducerReport) and isinstance(consumed, ConsumerReport)
     return _result(cell, produced, consumed, watch)
 
 
 class _Child:
-    """One of the two processes, and the pipe to it."""
+    """A client process, and the pipe to it."""
 
     def __init__(
         self, role: worker.Role, cell: Cell, server: SystemServer, shared: SharedCounters
@@ -93,10 +101,17 @@ class _Child:
         self._process.start()
         theirs.close()
 
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
     def expect_ready(self) -> None:
         """Wait until the child is connected to the server."""
-        if not self.pipe.poll(worker.START_TIMEOUT):
-            raise CellBroken(f"the {self.role} was not ready in {worker.START_TIMEOUT:g} s")
+        limit = worker.START_TIMEOUT * (1 if self.role != "loop" else 3)
+        if not self.pipe.poll(limit):
+            raise CellBroken(f"the {self.role} was not ready in {limit:g} s")
         answer = self.receive()
         if answer != worker.READY:
             raise CellBroken(str(answer))
@@ -109,7 +124,9 @@ class _Child:
             raise CellBroken(f"the {self.role} exited without a report") from None
 
     def end(self) -> None:
-        """Wait for the process to exit, or kill it."""
+        """Let the process exit, or kill it."""
+        with suppress(OSError):
+            self.pipe.send(worker.END)
         self._process.join(1 if self._process.exitcode is None else 0)
         if self._process.is_alive():
             self._process.kill()
@@ -119,12 +136,12 @@ class _Child:
 
 def _collect(
     children: dict[worker.Role, _Child], cell: Cell, shared: SharedCounters, progress: Progress
-) -> dict[worker.Role, ProducerReport | ConsumerReport]:
-    """Wait for both reports, with a timeout that lets the consumer receive the rest."""
-    reports: dict[worker.Role, ProducerReport | ConsumerReport] = {}
+) -> dict[worker.Role, worker.Report]:
+    """Wait for all reports, with a timeout that lets the consumer receive the rest."""
+    reports: dict[worker.Role, worker.Report] = {}
     waiting: dict[Connection, _Child] = {child.pipe: child for child in children.values()}
     begun = time.monotonic()
-    limit = cell.seconds * 5 + 30
+    limit = (cell.warm_up + cell.seconds) * 5 + 30
     while waiting:
         elapsed = time.monotonic() - begun
         progress(elapsed, shared.received)
@@ -149,17 +166,33 @@ def _result(
 ) -> CellResult:
     end = max(produced.last_ack_ns, consumed.last_receive_ns)
     latencies = array("q", consumed.latencies_ns)
+    measured = latencies[produced.warm_sent :] if cell.warm_up else steady(latencies)
     return CellResult(
         cell=cell,
-        records=produced.sent,
-        elapsed=(end - produced.first_send_ns) / 1e9,
+        records=produced.sent - produced.warm_received,
+        elapsed=(end - produced.begun_ns) / 1e9,
         peak_memory=watch.peak_memory,
-        cpu=CpuSeconds(
-            sum(watch.cpu_seconds.values()),
-            produced.cpu_seconds,
-            consumed.cpu_seconds,
-            watch.cpu_seconds,
-        ),
+        cpu=_cpu(watch, produced.cpu_seconds, consumed.cpu_seconds),
         misplaced=consumed.misplaced + (consumed.received != produced.sent),
-        latency=summarize([ns / 1e6 for ns in steady(latencies)]) if latencies else None,
+        latency=summarize([ns / 1e6 for ns in measured]) if measured else None,
+        client_memory=watch.client_memory,
+    )
+
+
+def _loop_result(cell: Cell, report: LoopReport, watch: ServerWatch) -> CellResult:
+    return CellResult(
+        cell=cell,
+        records=report.acknowledged,
+        elapsed=cell.seconds,
+        peak_memory=watch.peak_memory,
+        cpu=_cpu(watch, report.cpu_seconds, 0.0),
+        misplaced=0,
+        latency=summarize([ns / 1e6 for ns in array("q", report.latencies_ns)]),
+        client_memory=watch.client_memory,
+    )
+
+
+def _cpu(watch: ServerWatch, producer: float, consumer: float) -> CpuSeconds:
+    return CpuSeconds(
+        sum(watch.cpu_seconds.values()), producer, consumer, watch.cpu_seconds, watch.foreign
     )

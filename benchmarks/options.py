@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import program
+from benchmarks.cell import Load
 from benchmarks.compare import LATENCY_RATE
 from benchmarks.program import RESULTS, option
 from benchmarks.source import STAMP
 from benchmarks.systems import SYSTEMS
 from benchmarks.units import parse_size
 
+LOADS: tuple[Load, ...] = ("throughput", "latency", "loop")
 SIZES = (100, 1024, 16 * 1024)
 GIB = 1 << 30
 
@@ -60,6 +62,16 @@ def _above_zero(text: str) -> float:
     return value
 
 
+def _loads(text: str) -> tuple[Load, ...]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in LOADS]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(
+            f"unknown load {', '.join(unknown) or '(none given)'}: choose from {', '.join(LOADS)}"
+        )
+    return tuple(load for load in LOADS if load in names)
+
+
 @dataclass(frozen=True, slots=True)
 class BenchmarkOptions:
     """What to measure, and where to write the results."""
@@ -72,6 +84,13 @@ class BenchmarkOptions:
     )
     sizes: tuple[int, ...] = option(
         SIZES, "bytes (default: 100,1k,16k)", type=_sizes, metavar="N,N"
+    )
+    loads: tuple[Load, ...] = option(
+        LOADS, f"comma-separated, of {', '.join(LOADS)} (default: all)", type=_loads, metavar="A,B"
+    )
+    loops: int = option(1000, "producers and topics of the load `loop`", type=_count)
+    warm_up: float = option(
+        None, "seconds of load before each measurement (default: 3)", type=_above_zero
     )
     seconds: float = option(
         None, "duration of each cell (default: 5)", type=_above_zero, alone=True
@@ -90,6 +109,18 @@ class BenchmarkOptions:
     data: Path = option(  # noqa: RUF009
         Path(), "folder for the servers' data (default: data under --out)", type=Path
     )
+    resume: bool = option(
+        False, "keep the turns that --out has already, and measure only those that are missing"
+    )
+    stop_after: float = option(
+        0.0, "start no further cell after so many seconds; continue with --resume (default: never)"
+    )
+    report: bool = option(
+        False, "measure nothing: print tables and write files from the turns that --out has"
+    )
+    fetch: bool = option(
+        False, "get Kafka and Pulsar with Maven and the newest NATS with Go, and exit"
+    )
     plot: bool = option(True, "do not write the plot", flag="--no-plot")
     json: bool = option(False, "print JSON, with the tables on standard error")
     list: bool = option(False, "list what can be measured on this machine, and exit")
@@ -100,10 +131,11 @@ class BenchmarkOptions:
 
 def parse(arguments: Sequence[str]) -> BenchmarkOptions:
     """Parse the command line. Exits with an error message if it is invalid."""
-    text = "Compare Sulina with NATS JetStream, Redis Streams and RabbitMQ streams."
+    text = "Compare Sulina with Kafka, Pulsar, NATS, Redis, RabbitMQ and Danube."
     given = program.parse(BenchmarkOptions, "", text, arguments)
     return replace(
         given,
+        warm_up=given.warm_up or (1.0 if given.quick else 3.0),
         seconds=given.seconds or (1.0 if given.quick else 5.0),
         repeat=given.repeat or (1 if given.quick else 3),
         data=given.out / "data" if given.data == Path() else given.data,

@@ -69,7 +69,7 @@ def write_plot(results: RunResults, path: Path) -> None:
 
 
 def _throughput(axes: Any, results: RunResults) -> None:
-    cells = results.measured(paced=False)
+    cells = results.measured(load="throughput")
     sizes = sorted({cell.cell.size for cell in cells})
     groups = [[cell for cell in cells if cell.cell.size == size] for size in sizes]
     _bars(
@@ -93,7 +93,7 @@ def _throughput(axes: Any, results: RunResults) -> None:
 
 
 def _latency(axes: Any, results: RunResults) -> None:
-    cells = results.measured(paced=True)
+    cells = results.measured(load="latency")
     axes.set_title("Latency end to end, ms (less is better)")
     names = (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"))
 

@@ -23,19 +23,25 @@ def print_report(results: RunResults, console: Console) -> None:
         f"\n{machine.processor}, {machine.cores} cores, {memory_name(machine.memory)}, "
         f"{machine.kernel}, Python {machine.python}, data on {machine.filesystem}; "
         f"{results.seconds:g} s a cell, the median of "
-        f"{len(results.repetitions) // max(len(results.outcomes), 1)}"
+        f"{-(-len(results.repetitions) // max(len(results.outcomes), 1))}"
     )
     if machine.filesystem in ("tmpfs", "ramfs"):
         console.print(
             "The data is on a filesystem in memory: nothing here was durable.", style="red"
         )
-    console.print(throughput_table(results))
-    for table in latency_tables(results):
-        console.print(table)
+    for load, table in (
+        ("throughput", throughput_table),
+        ("latency", latency_table),
+        ("loop", loop_table),
+    ):
+        if any(outcome.cell.load == load for outcome in results.outcomes):
+            console.print(table(results))
     console.print(yardstick_table(results))
     console.print(target_table(results))
     console.print(guarantee_table(results))
-    for reason in results.skipped.values():
+    for sentence in results.noise:
+        console.print(f"[yellow]not quiet:[/] {sentence}", highlight=False)
+    for reason in dict.fromkeys(results.skipped.values()):
         console.print(f"[yellow]skipped:[/] {reason}", highlight=False)
 
 
@@ -44,12 +50,12 @@ def throughput_table(results: RunResults) -> Table:
     table = table_of(
         "End to end, 1 producer, 1 consumer (MB = 10^6 bytes of payload)",
         *("records", "system", "msg/s", "lowest - highest"),
-        *("MB/s", "memory", "Sulina's rate", "and memory"),
+        *("MB/s", "memory", "server CPU/msg", "clients", "Sulina's rate"),
         caption=f"ratios: more than 1 means that Sulina does better; {NOT_SYNCED}",
         left=2,
     )
     size = 0
-    for outcome in (outcome for outcome in results.outcomes if outcome.cell.rate is None):
+    for outcome in (outcome for outcome in results.outcomes if outcome.cell.load == "throughput"):
         if size and outcome.cell.size != size:
             table.add_section()
         first = outcome.cell.size != size
@@ -71,31 +77,73 @@ def _throughput(results: RunResults, outcome: CellOutcome) -> list[str | Text]:
         _spread(outcome, ",.0f"),
         f"{outcome.mb_per_s:,.1f}",
         memory_name(outcome.peak_memory),
+        *_cpu(outcome),
     ]
     ours = results.ours(outcome)
     if ours is not None and ours is not outcome:
-        better = advantage(ours, outcome)
-        row += [times_name(better.throughput), times_name(better.memory)]
+        row.append(times_name(advantage(ours, outcome).throughput))
     return row
 
 
-def latency_tables(results: RunResults) -> list[Table]:
-    """Fixed rates: one table per rate and size."""
-    tables: list[Table] = []
-    cells = [outcome for outcome in results.outcomes if outcome.cell.rate is not None]
-    for key in dict.fromkeys((outcome.cell.rate, outcome.cell.size) for outcome in cells):
-        table = table_of(
-            f"Latency end to end at {key[0]:,} msg/s of {size_name(key[1])}, in ms",
-            *("system", "p50", "p99", "lowest - highest", "p99.9"),
-            *("worst", "msg/s", "memory", "Sulina's p99"),
-            caption=f"from the moment due; Sulina's p99: more than 1 is better; {NOT_SYNCED}",
+def _cpu(outcome: CellResult) -> tuple[str, str]:
+    """Microseconds of CPU per record: of the server, and of its clients."""
+    cpu = outcome.cpu
+    per = 1e6 / max(outcome.records, 1)
+    return f"{cpu.server * per:.3g} µs", f"{(cpu.producer + cpu.consumer) * per:.3g} µs"
+
+
+def latency_table(results: RunResults) -> Table:
+    """The fixed rate: one row per system."""
+    cells = [outcome for outcome in results.outcomes if outcome.cell.load == "latency"]
+    first = cells[0].cell
+    table = table_of(
+        f"Latency end to end at {first.rate:,} msg/s of {size_name(first.size)}, in ms",
+        *("system", "p50", "p99", "lowest - highest", "p99.9"),
+        *("worst", "msg/s", "memory", "server CPU/msg", "Sulina's p99"),
+        caption=f"from the moment due; Sulina's p99: more than 1 is better; {NOT_SYNCED}",
+    )
+    for outcome in cells:
+        row = _latency(results, outcome)
+        table.add_row(_title(results, outcome.cell), *row, style=_style(outcome.cell))
+    return table
+
+
+def loop_table(results: RunResults) -> Table:
+    """The closed loop: one row per system."""
+    cells = [outcome for outcome in results.outcomes if outcome.cell.load == "loop"]
+    first = cells[0].cell
+    table = table_of(
+        f"{first.loops:,} producers on {first.loops:,} topics, one record of "
+        f"{size_name(first.size)} in flight each; ms from send to acknowledgement",
+        *("system", "sends/s", "lowest - highest", "p50", "p99", "p99.9"),
+        *("memory", "server CPU/msg", "clients", "Sulina's rate"),
+        caption=f"one process with all producers; {NOT_SYNCED}",
+    )
+    for outcome in cells:
+        table.add_row(
+            _title(results, outcome.cell), *_loop(results, outcome), style=_style(outcome.cell)
         )
-        for outcome in cells:
-            if (outcome.cell.rate, outcome.cell.size) == key:
-                row = _latency(results, outcome)
-                table.add_row(_title(results, outcome.cell), *row, style=_style(outcome.cell))
-        tables.append(table)
-    return tables
+    return table
+
+
+def _loop(results: RunResults, outcome: CellOutcome) -> list[str | Text]:
+    if isinstance(outcome, CellFailure):
+        return [_failed(outcome)]
+    latency = outcome.latency
+    assert latency is not None
+    row: list[str | Text] = [
+        f"{outcome.records_per_s:,.0f}",
+        _spread(outcome, ",.0f"),
+        f"{latency.p50:.1f}",
+        f"{latency.p99:.1f}",
+        f"{latency.p999:.1f}",
+        memory_name(outcome.peak_memory),
+        *_cpu(outcome),
+    ]
+    ours = results.ours(outcome)
+    if ours is not None and ours is not outcome:
+        row.append(times_name(advantage(ours, outcome).throughput))
+    return row
 
 
 def _latency(results: RunResults, outcome: CellOutcome) -> list[str | Text]:
@@ -111,7 +159,7 @@ def _latency(results: RunResults, outcome: CellOutcome) -> list[str | Text]:
         f"{latency.worst:.2f}",
     ]
     reached = f"{outcome.records_per_s:,.0f}" + ("" if kept_rate(outcome) else " (rate not kept)")
-    row += [reached, memory_name(outcome.peak_memory)]
+    row += [reached, memory_name(outcome.peak_memory), _cpu(outcome)[0]]
     ours = results.ours(outcome)
     if ours is not None and ours is not outcome:
         row.append(times_name(advantage(ours, outcome).p99))
@@ -121,7 +169,7 @@ def _latency(results: RunResults, outcome: CellOutcome) -> list[str | Text]:
 def yardstick_table(results: RunResults) -> Table:
     """The baselines of the disk alone."""
     yardsticks = results.yardsticks
-    table = table_of("Yardsticks: the disk alone, same run", "what", "measured")
+    table = table_of("Yardsticks: the machine alone, between all cells", "what", "measured")
     table.add_row(
         "plain sequential write, one fdatasync a MiB, preallocated file",
         f"{yardsticks.sequential_mb_per_s:,.0f} MB/s",
@@ -131,6 +179,12 @@ def yardstick_table(results: RunResults) -> Table:
         f"4 KiB append + fdatasync, issued at the fixed rate ({yardsticks.sync_per_s:,.0f}/s "
         "reached): p50 / p99 / p99.9",
         f"{sync.p50:.2f} / {sync.p99:.2f} / {sync.p999:.2f} ms",
+    )
+    slowest_disk, slowest_hash = yardsticks.slowest
+    table.add_row("the slowest sequential write", f"{slowest_disk:,.0f} MB/s")
+    table.add_row(
+        "SHA-256 on all cores (the slowest)",
+        f"{yardsticks.hash_mb_per_s:,.0f} ({slowest_hash:,.0f}) MB/s",
     )
     return table
 
@@ -146,11 +200,14 @@ def target_table(results: RunResults) -> Table:
 
 def guarantee_table(results: RunResults) -> Table:
     """What an acknowledgement means in each system, and how its client was used."""
-    headings = ("system", "an acknowledgement means", "how the client is used")
-    table = table_of("What was compared", *headings, left=3)
+    headings = ("system", "an acknowledgement means", "how the client is used", "server settings")
+    table = table_of("What was compared", *headings, left=4)
     table.show_lines = True
     for system in results.systems:
-        table.add_row(f"{system.title} {system.version}", system.durability, system.mode)
+        chosen = ", ".join(f"{key}={value}" for key, value in system.settings.items())
+        table.add_row(
+            f"{system.title} {system.version}", system.durability, system.mode, chosen or "defaults"
+        )
     return table
 
 

@@ -6,18 +6,18 @@ import dataclasses
 import json
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks.cell import CellOutcome, CellResult
+from benchmarks.cell import CellOutcome, CellResult, Load
 from benchmarks.compare import Target, advantage, kept_rate, targets
 from benchmarks.systems import OURS, System
 from benchmarks.yardsticks import Yardsticks
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class SystemInfo:
     """Whether an acknowledged record survives a power failure."""
     durability: str
     mode: str
+    settings: dict[str, str] = field(default_factory=dict)
+    """The server's settings that differ from its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +62,17 @@ class RunResults:
     repetitions: list[CellOutcome]
     """Every repetition of every cell, in order."""
     yardsticks: Yardsticks
+    noise: list[str] = field(default_factory=list)
+    """Turns during which the machine was not quiet, one sentence each."""
 
-    def measured(self, *, system: str | None = None, paced: bool | None = None) -> list[CellResult]:
-        """The completed cells, in order, optionally of one system or rate."""
+    def measured(self, *, system: str | None = None, load: Load | None = None) -> list[CellResult]:
+        """The completed cells, in order, optionally of one system or load."""
         return [
             outcome
             for outcome in self.outcomes
             if isinstance(outcome, CellResult)
             and (system is None or outcome.cell.system == system)
-            and (paced is None or (outcome.cell.rate is not None) == paced)
+            and (load is None or outcome.cell.load == load)
         ]
 
     def ours(self, like: CellResult) -> CellResult | None:
@@ -77,7 +81,7 @@ class RunResults:
             (
                 result
                 for result in self.measured(system=OURS)
-                if (result.cell.size, result.cell.rate) == (like.cell.size, like.cell.rate)
+                if (result.cell.size, result.cell.load) == (like.cell.size, like.cell.load)
             ),
             None,
         )
@@ -96,6 +100,7 @@ def describe(system: System) -> SystemInfo:
         system.synced(),
         system.durability(),
         system.mode,
+        system.settings(),
     )
 
 
@@ -137,6 +142,7 @@ def to_json(results: RunResults) -> str:
         "when": results.when,
         "machine": dataclasses.asdict(results.machine),
         "seconds_a_cell": results.seconds,
+        "noise": results.noise,
         "systems": [dataclasses.asdict(system) for system in results.systems],
         "skipped": results.skipped,
         "yardsticks": dataclasses.asdict(results.yardsticks),

@@ -29,6 +29,7 @@ class RecordSink:
         self._last_receive_ns = 0
         self._latencies = array("q")
         self._cpu = 0.0
+        self._warm = False
 
     async def ready(self) -> None:
         """Report that the consumer is subscribed, and wait for the start signal."""
@@ -69,6 +70,9 @@ class RecordSink:
 
     def _advance(self, now: int) -> None:
         self._shared.received = self._received
+        if not self._warm and self._shared.measuring:
+            self._warm = True
+            self._cpu = time.process_time()
         total = self._shared.total
         if 0 <= total <= self._received and not self.done:
             self.done = True

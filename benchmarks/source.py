@@ -39,15 +39,16 @@ class RecordSource:
         self._ready = ready
         self._filler = os.urandom(cell.size - STAMP.size)
         self._sent = 0
-        self._first_send_ns = 0
+        self._warm_sent = 0
+        self._warm_received = 0
+        self._begun_ns = 0
         self._last_ack_ns = 0
         self._cpu = 0.0
 
     async def ready(self) -> None:
         """Report that the producer is connected, and wait for the start signal."""
         await self._ready()
-        self._cpu = time.process_time()
-        self._first_send_ns = time.monotonic_ns()
+        self._start_measuring()
 
     def acknowledged(self) -> None:
         """To be called when everything sent has been acknowledged as durable."""
@@ -58,7 +59,21 @@ class RecordSource:
         """The report, after :meth:`acknowledged`."""
         if not self._last_ack_ns:
             raise RuntimeError("the driver returned without calling acknowledged()")
-        return ProducerReport(self._sent, self._first_send_ns, self._last_ack_ns, self._cpu)
+        return ProducerReport(
+            self._sent,
+            self._warm_sent,
+            self._warm_received,
+            self._begun_ns,
+            self._last_ack_ns,
+            self._cpu,
+        )
+
+    def _start_measuring(self) -> None:
+        """Start the measurement, or start it again after the warm-up."""
+        self._warm_sent = self._sent
+        self._warm_received = self._shared.received
+        self._begun_ns = time.monotonic_ns()
+        self._cpu = time.process_time()
 
     def __aiter__(self) -> AsyncIterator[list[bytes]]:
         return self._full_speed() if self.cell.rate is None else self._paced(self.cell.rate)
@@ -66,11 +81,18 @@ class RecordSource:
     async def _full_speed(self) -> AsyncIterator[list[bytes]]:
         cell = self.cell
         pool = [os.urandom(cell.size) for _ in range(cell.batch)]
-        deadline = self._first_send_ns + int(cell.seconds * 1e9)
-        most = max(cell.max_bytes // cell.size, cell.batch)
+        limit = max(cell.max_bytes // cell.size, cell.batch)
+        warm = self._begun_ns + int(cell.warm_up * 1e9)
+        deadline, most = warm + int(cell.seconds * 1e9), limit
+        warming = True
         last = False
         while not last:
             now = time.monotonic_ns()
+            if warming and (now >= warm or self._sent + cell.batch >= limit):
+                warming = False
+                self._start_measuring()
+                self._shared.start_measuring()
+                deadline, most = now + int(cell.seconds * 1e9), self._sent + limit
             # The consumer must know the total before the last record reaches it: it is fixed
             # here, one batch ahead.
             last = now >= deadline or self._sent + cell.batch >= most
@@ -84,8 +106,10 @@ class RecordSource:
 
     async def _paced(self, rate: int) -> AsyncIterator[list[bytes]]:
         cell = self.cell
-        total = max(int(rate * cell.seconds), 1)
-        give_up = self._first_send_ns + int(cell.seconds * LATE_FACTOR * 1e9)
+        seconds = cell.warm_up + cell.seconds
+        total = max(int(rate * seconds), 1)
+        give_up = self._begun_ns + int(seconds * LATE_FACTOR * 1e9)
+        warming = True
         self._shared.total = total
         async with _Ticks() as ticks:
             # The first tick after the start is time zero.
@@ -93,6 +117,10 @@ class RecordSource:
             while self._sent < total:
                 now = time.monotonic_ns()
                 due = min(1 + (now - start) // TICK_NS * rate * TICK_NS // 10**9, total)
+                if warming and now - start >= cell.warm_up * 1e9:
+                    warming = False
+                    self._start_measuring()
+                    self._shared.start_measuring()
                 if due <= self._sent:
                     await ticks.next()
                     continue

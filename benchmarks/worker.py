@@ -1,7 +1,7 @@
-"""The two child processes of a cell: a producer and a consumer.
+"""The client processes of a cell: a producer and a consumer, or the producers of a closed loop.
 
 A child connects, reports that it is ready, waits for the start signal, runs its driver, and sends
-its report, or an error message.
+its report, or an error message. It stays until it is told to end, so that its CPU time can be read.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ import asyncio
 import gc
 import logging
 import signal
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Literal
 
-from benchmarks.cell import Cell, ConsumerReport, ProducerReport, SharedCounters
+from benchmarks.cell import Cell, ConsumerReport, LoopReport, ProducerReport, SharedCounters
+from benchmarks.loops import run_loops
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
 from benchmarks.systems import SYSTEMS
 from sulina.cli.running import loop_factory
 
-Role = Literal["producer", "consumer"]
+Role = Literal["producer", "consumer", "loop"]
+Report = ProducerReport | ConsumerReport | LoopReport
 READY = "ready"
 GO = "go"
+END = "end"
 START_TIMEOUT = 60.0
 
 
@@ -33,12 +37,19 @@ def main(role: Role, cell: Cell, port: int, shared: SharedCounters, pipe: Connec
     try:
         pipe.send(_run(role, cell, port, shared, pipe))
     except Exception as error:
-        pipe.send(f"the {role} failed: {type(error).__name__}: {error}")
+        pipe.send(f"the {role} failed: {type(error).__name__}: {_first(error)}")
+    with suppress(OSError):
+        pipe.poll(START_TIMEOUT)
 
 
-def _run(
-    role: Role, cell: Cell, port: int, shared: SharedCounters, pipe: Connection
-) -> ProducerReport | ConsumerReport:
+def _first(error: BaseException) -> BaseException:
+    """The error itself, or the first one of a group of tasks that failed."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _run(role: Role, cell: Cell, port: int, shared: SharedCounters, pipe: Connection) -> Report:
     system = SYSTEMS[cell.system]
 
     async def ready() -> None:
@@ -59,6 +70,13 @@ def _run(
         await system.consume(port, sink)
         return sink.report()
 
+    async def loop() -> LoopReport:
+        async with system.senders(port, cell.loops) as senders:
+            await ready()
+            return await run_loops(cell, senders, shared)
+
     # uvloop, if installed, for every system's client.
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        if role == "loop":
+            return runner.run(loop())
         return runner.run(produce()) if role == "producer" else runner.run(consume())

@@ -1,18 +1,22 @@
-"""Baselines of the disk alone, to which the targets refer.
+"""The machine alone: baselines of disk and processors, taken before and after every cell.
 
-Both write to preallocated files on the file system of the servers' data, like a journal, so that a
-sync does not include growing the file.
+Targets refer to them, and cells during which the machine was slower than usual are marked. The disk
+is measured with preallocated files on the file system of the servers' data, like a journal, so that
+a sync does not include growing the file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from benchmarks.cell import MIB
 from benchmarks.stats import Percentiles, summarize
@@ -22,11 +26,15 @@ SYNC_SIZE = 4096
 
 @dataclass(frozen=True, slots=True)
 class YardstickReading:
-    """One measurement of both baselines."""
+    """One measurement of all baselines."""
 
     sequential_mb_per_s: float
     sync_ms: list[float]
     sync_per_s: float
+    hash_mb_per_s: float
+    """SHA-256 on all cores at once."""
+    load: float
+    """The load average of the last minute, which includes the cell before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +47,31 @@ class Yardsticks:
     """Milliseconds for a 4 KiB write and its fdatasync, issued at the fixed rate."""
     sync_per_s: float
     """The rate reached: one caller cannot exceed the disk's sync rate."""
+    hash_mb_per_s: float = 0.0
+    """SHA-256 on all cores at once."""
+    slowest: tuple[float, float] = (0.0, 0.0)
+    """The lowest sequential write and the lowest hash rate of all readings."""
 
 
-def join(readings: list[YardstickReading]) -> Yardsticks:
-    """The mean of the rates, and the percentiles of all samples together."""
+def join(readings: Sequence[YardstickReading]) -> Yardsticks:
+    """The medians of the rates, and the percentiles of all samples together."""
+    disk = [reading.sequential_mb_per_s for reading in readings]
+    hashed = [reading.hash_mb_per_s for reading in readings]
     return Yardsticks(
-        sum(reading.sequential_mb_per_s for reading in readings) / len(readings),
+        median(disk),
         summarize([sample for reading in readings for sample in reading.sync_ms]),
-        sum(reading.sync_per_s for reading in readings) / len(readings),
+        median(reading.sync_per_s for reading in readings),
+        median(hashed),
+        (min(disk), min(hashed)),
     )
 
 
 def take(folder: Path, seconds: float, rate: int, max_bytes: int) -> YardstickReading:
-    """Measure in ``folder`` and delete the files. Blocks for twice ``seconds``."""
-    sequential = sequential_write(folder / "sequential", seconds, max_bytes)
-    samples, per_s = paced_sync(folder / "sync", seconds, rate)
-    return YardstickReading(sequential, samples, per_s)
+    """Measure in ``folder`` and delete the files. Blocks for about ``seconds``."""
+    load = os.getloadavg()[0]
+    sequential = sequential_write(folder / "sequential", seconds * 0.4, max_bytes)
+    samples, per_s = paced_sync(folder / "sync", seconds * 0.4, rate)
+    return YardstickReading(sequential, samples, per_s, hashing(seconds * 0.2), load)
 
 
 def sequential_write(path: Path, seconds: float, max_bytes: int) -> float:
@@ -93,8 +110,28 @@ def paced_sync(path: Path, seconds: float, rate: int) -> tuple[list[float], floa
                 break
             os.pwrite(file, block, number * SYNC_SIZE)
             os.fdatasync(file)
-            samples.append((time.perf_counter() - start) * 1e3)
+            samples.append(round((time.perf_counter() - start) * 1e3, 4))
         return samples, len(samples) / (time.perf_counter() - begun)
+
+
+def hashing(seconds: float) -> float:
+    """MB/s of SHA-256 with one thread per core: what the processors give to this process."""
+    block = bytes(MIB)
+    deadline = time.perf_counter() + seconds
+    done = [0] * len(os.sched_getaffinity(0))
+
+    def work(place: int) -> None:
+        while time.perf_counter() < deadline:
+            hashlib.sha256(block)  # releases the interpreter lock
+            done[place] += 1
+
+    begun = time.perf_counter()
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(len(done))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(done) * MIB / (time.perf_counter() - begun) / 1e6
 
 
 @contextmanager

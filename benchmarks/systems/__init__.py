@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.systems.base import System, SystemServer
+from benchmarks.systems.kafka_ import Kafka
 from benchmarks.systems.nats_ import NatsJetStream
 from benchmarks.systems.rabbitmq_ import RabbitMqStreams
 from benchmarks.systems.redis_ import RedisStreams
@@ -14,8 +15,15 @@ SYSTEMS: dict[str, System] = {
     for system in (
         SulinaSystem(),
         SulinaReplicated(),
-        NatsJetStream(),
-        RedisStreams(),
+        Kafka("kafka", "Kafka"),
+        Kafka("kafka-unsynced", "Kafka, as shipped", synced=False),
+        Kafka("kafka-3", "Kafka, 3 brokers", nodes=3),
+        Kafka("kafka-3-unsynced", "Kafka, 3 brokers, as shipped", nodes=3, synced=False),
+        NatsJetStream("nats", "NATS JetStream"),
+        NatsJetStream("nats-unsynced", "NATS JetStream, as shipped", synced=False),
+        NatsJetStream("nats-3", "NATS JetStream, 3 nodes", nodes=3),
+        RedisStreams("redis", "Redis Streams, AOF always"),
+        RedisStreams("redis-unsynced", "Redis Streams, AOF every second", synced=False),
         RabbitMqStreams(),
     )
 }

@@ -14,19 +14,21 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
 import psutil
 
+from benchmarks.loops import Sender
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
 from localstack.emulators.server import HOST, free_ports
 
 # Debian installs servers in folders that are not on a user's PATH.
 SERVER_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/rabbitmq/bin")
+NO_CLIENT = "its Python client is not installed: `pip install 'sulina[bench]'` to compare"
 DEBIAN_PACKAGES = "nats-server redis-server rabbitmq-server"
 
 
@@ -126,13 +128,13 @@ class SystemServer:
 class System(ABC):
     """A messaging system with its usual Python client, in its best durable mode."""
 
-    name: ClassVar[str]
-    title: ClassVar[str]
+    name: str
+    title: str
     program: ClassVar[str]
     """The server's command."""
     client: ClassVar[str]
     """The Python module of the client."""
-    mode: ClassVar[str]
+    mode: str
     """How the client is used, for the report."""
 
     @property
@@ -148,7 +150,7 @@ class System(ABC):
                 f"`sudo apt-get install {DEBIAN_PACKAGES}` to compare"
             )
         if importlib.util.find_spec(self.client) is None:
-            return "its Python client is not installed: `pip install 'sulina[bench]'` to compare"
+            return NO_CLIENT
         return None
 
     def batch(self, size: int) -> int:
@@ -167,6 +169,10 @@ class System(ABC):
     def durability(self) -> str:
         """What an acknowledgement means with the settings used; only if available."""
 
+    def settings(self) -> dict[str, str]:
+        """The server's settings that differ from its defaults, without addresses and folders."""
+        return {}
+
     @abstractmethod
     def start(self, folder: Path) -> SystemServer:
         """Start a server with its data in ``folder``; blocks until it accepts connections.
@@ -177,6 +183,12 @@ class System(ABC):
     @abstractmethod
     async def produce(self, port: int, source: RecordSource) -> None:
         """Send all records of ``source`` in order, with a limit on unacknowledged ones."""
+
+    @abstractmethod
+    def senders(self, port: int, count: int) -> AbstractAsyncContextManager[Sequence[Sender]]:
+        """Producers on ``count`` topics, which are created if necessary, as one application has
+        them: what the client can share between producers is shared.
+        """
 
     @abstractmethod
     async def consume(self, port: int, sink: RecordSink) -> None:

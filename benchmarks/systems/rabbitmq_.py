@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.loops import Sender, some_at_once
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
 from benchmarks.systems.base import CannotStart, System, SystemServer, find_program, output_of
@@ -117,6 +121,20 @@ class RabbitMqStreams(System):
             if refused:
                 raise RuntimeError(f"{refused} records were refused")
             source.acknowledged()
+
+    @asynccontextmanager
+    async def senders(self, port: int, count: int) -> AsyncIterator[list[Sender]]:
+        from rstream import Producer
+
+        async with Producer(
+            HOST, port, username=USER, password=USER, load_balancer_mode=False
+        ) as producer:
+
+            async def sender(number: int) -> Sender:
+                await producer.create_stream(f"{STREAM}-{number}", exists_ok=True)
+                return partial(producer.send_wait, f"{STREAM}-{number}")
+
+            yield await some_at_once(sender, count)
 
     async def consume(self, port: int, sink: RecordSink) -> None:
         from rstream import Consumer, ConsumerOffsetSpecification, OffsetType

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from benchmarks.loops import Sender, some_at_once
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
 from benchmarks.systems.base import System, SystemServer
@@ -53,6 +56,27 @@ class SulinaSystem(System):
                 await producer.send_many(batch)
             await producer.flush()
             source.acknowledged()
+
+    @asynccontextmanager
+    async def senders(self, port: int, count: int) -> AsyncIterator[list[Sender]]:
+        import sulina
+
+        async with (
+            sulina.connect(f"sulina://{HOST}:{port}") as client,
+            AsyncExitStack() as stack,
+        ):
+
+            async def sender(number: int) -> Sender:
+                producer = await stack.enter_async_context(
+                    client.producer(f"{TOPIC}-{number}", delivery=sulina.Delivery.RELIABLE)
+                )
+
+                async def send(payload: bytes) -> None:
+                    await (await producer.send(payload))
+
+                return send
+
+            yield await some_at_once(sender, count)
 
     async def consume(self, port: int, sink: RecordSink) -> None:
         import sulina

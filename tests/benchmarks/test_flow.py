@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.cell import Cell, SharedCounters
+from benchmarks.loops import run_loops
 from benchmarks.sink import RecordSink
 from benchmarks.source import STAMP, RecordSource
 
@@ -89,6 +92,36 @@ async def test_a_paced_source_stamps_each_record_with_the_moment_it_was_due() ->
     assert [when - first for when, _ in stamps] == [
         -(-number // 2) * 1_000_000 for number in range(100)
     ]
+
+
+async def test_records_of_the_warm_up_are_sent_but_not_measured() -> None:
+    shared = SharedCounters()
+    warmed = Cell("sulina", 100, batch=7, seconds=60.0, max_bytes=7000, warm_up=60.0)
+    source = RecordSource(warmed, shared, _at_once)
+    records = await _all_of(source)
+    report = source.report()
+    assert shared.measuring
+    assert 0 < report.warm_sent < report.sent == len(records)
+    received = (await _received(warmed, shared, records, [])).report()
+    assert (received.received, received.misplaced) == (report.sent, 0)
+
+
+async def test_a_closed_loop_has_one_record_in_flight_per_topic() -> None:
+    cell = Cell("sulina", 100, 1, seconds=0.05, max_bytes=1 << 20, loops=3, warm_up=0.01)
+    flying = [0] * cell.loops
+    most = 0
+
+    async def send(topic: int, payload: bytes) -> None:
+        nonlocal most
+        flying[topic] += 1
+        most = max(most, *flying)
+        await asyncio.sleep(0)
+        flying[topic] -= 1
+        assert len(payload) == cell.size
+
+    report = await run_loops(cell, [partial(send, topic) for topic in range(3)], SharedCounters())
+    assert most == 1
+    assert len(report.latencies_ns) >= 8 * report.acknowledged > 0
 
 
 async def test_a_paced_cell_takes_a_latency_for_each_record() -> None:
