@@ -908,6 +908,7 @@ class ReplaceRequest(_message.Message):
     TOMBSTONES_BEFORE_US_FIELD_NUMBER: _builtins.int
     KEY_DIGESTS_FIELD_NUMBER: _builtins.int
     ERASED_US_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
     rewrite: _builtins.str
     """see storage_grpc/tier/tier.py"""
     tombstones_before_us: _builtins.int
@@ -932,6 +933,10 @@ class ReplaceRequest(_message.Message):
     def key_digests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """erasure: SHA-256 of each key, hexadecimal"""
 
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """erasure: the first and last offset of each range"""
+
     def __init__(
         self,
         *,
@@ -943,10 +948,11 @@ class ReplaceRequest(_message.Message):
         tombstones_before_us: _builtins.int = ...,
         key_digests: _abc.Iterable[_builtins.str] | None = ...,
         erased_us: _builtins.int = ...,
+        offsets: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["erased_us", b"erased_us", "head", b"head", "key_digests", b"key_digests", "later", b"later", "rewrite", b"rewrite", "schemas", b"schemas", "sources", b"sources", "tombstones_before_us", b"tombstones_before_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["erased_us", b"erased_us", "head", b"head", "key_digests", b"key_digests", "later", b"later", "offsets", b"offsets", "rewrite", b"rewrite", "schemas", b"schemas", "sources", b"sources", "tombstones_before_us", b"tombstones_before_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -958,19 +964,25 @@ class CountKeysRequest(_message.Message):
 
     HEAD_FIELD_NUMBER: _builtins.int
     KEY_DIGESTS_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def head(self) -> Global___ObjectHead: ...
     @_builtins.property
     def key_digests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """as in ReplaceRequest"""
+
     def __init__(
         self,
         *,
         head: Global___ObjectHead | None = ...,
         key_digests: _abc.Iterable[_builtins.str] | None = ...,
+        offsets: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["head", b"head"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "key_digests", b"key_digests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["head", b"head", "key_digests", b"key_digests", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -981,15 +993,19 @@ class CountKeysReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RECORDS_FIELD_NUMBER: _builtins.int
+    BY_OFFSET_FIELD_NUMBER: _builtins.int
     records: _builtins.int
+    by_offset: _builtins.bool
+    """the offsets of the request were taken into account"""
     def __init__(
         self,
         *,
         records: _builtins.int = ...,
+        by_offset: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_offset", b"by_offset", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -18,6 +18,8 @@ TOPIC: Final = "/system/audit"
 """Where the records are. Brokers write it; nobody can publish to it, change it or delete it."""
 TRIM: Final = "audit.trim"
 """The operation of records that say before which offset retention deleted the trail."""
+ERASED: Final = "ledger.erased"
+"""The operation of records that say what an erasure did when it ended."""
 NO_HASH: Final = "0" * 64
 """What the first record of a chain has in place of the hash of the one before."""
 _MOST_TEXT: Final = 255

@@ -69,7 +69,7 @@ def build_services(
     trail = AuditTrail(broker.settings.broker_id, store, clock, admin, audit)
     operations.record_in(trail)
     broker.creation.around_first_use = trail.first_use
-    broker.retention.audit = broker.unused_topics.audit = trail
+    broker.retention.audit = broker.unused_topics.audit = broker.erasing.audit = trail
     broker.unused_topics.in_use = partial(_in_use, admin)
     trail.kept = lambda: Policy(
         retention_ms=broker.settings.audit_retention_seconds * 1000,

@@ -22,7 +22,7 @@ from broker_containers.security.access import ROOT, USING, Access, Caller, Need
 from broker_containers.security.authority import Authority, id_of
 from broker_containers.security.certificate import ClientCertificate
 from broker_containers.security.errors import Denied
-from sulina.audit import TOPIC, TRIM, AuditEntry, AuditEvent, AuditOutcome
+from sulina.audit import ERASED, TOPIC, TRIM, AuditEntry, AuditEvent, AuditOutcome
 from sulina.errors import Overloaded, Refused, SulinaError, Unavailable, UnknownOutcome
 from sulina.metadata.keys.policy import Policy
 from sulina.metadata.store import MetadataStore
@@ -274,6 +274,12 @@ class AuditTrail:
         """Delete a topic that nobody used by ``work``, as an act. Raises like ``act``."""
         said = {"reason": f"nobody used it for {idle_ms} ms (delete_unused_ms)"}
         await self.act(_BROKER, TopicOperations.delete.name, topic, said, work)
+
+    async def erased(
+        self, topic: str, said: Mapping[str, Any], work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """End an erasure by ``work``, after recording what it did. Raises like ``act``."""
+        await self.act(_BROKER, ERASED, topic, said, work)
 
     async def _record(self, entry: AuditEntry, seconds: float) -> int:
         """Wait until an entry is durable; returns its sequence."""

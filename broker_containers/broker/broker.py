@@ -34,6 +34,7 @@ from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topic_log.tail_cache import CachedFrame, TailCache
 from broker_containers.topics.compacting import Compacting
 from broker_containers.topics.erasing import Erasing
+from broker_containers.topics.erasure_work import ErasureWork
 from broker_containers.topics.histogram import PublishLatency
 from broker_containers.topics.merging import Merging
 from broker_containers.topics.replacing import Replacing
@@ -50,6 +51,7 @@ from storage_grpc.tier.tier import Tier
 from sulina.errors import NotFound, Refused, Retriable, SulinaError
 from sulina.metadata.keys import (
     namespaces,
+    requests,
     topics,
 )
 from sulina.metadata.keys.ledgers import LedgerIds
@@ -146,12 +148,18 @@ class Broker:
             self.loaded,
             lambda: self.tiering.schemas_of,
         )
-        self.erasing = Erasing(tier, store, self.replacing, self.tiering, clock)
+        work = ErasureWork(tier, store, self.replacing, self.tiering, clock)
+        self.erasing = Erasing(work, store, clock, self.loaded)
         self.object_cleanup = ObjectCleanup(tier, store, clock)
         self._background: list[asyncio.Task[None]] = []
 
     async def _open_idle(self) -> None:
-        """Open topics that nobody uses, a few at a time, if their policy deletes something."""
+        """Open topics that nobody uses, a few at a time, if their policy deletes something, or they
+        have a request to finish."""
+        for name in (await requests.topics(self.store))[:_IDLE_AT_ONCE]:
+            if name not in self._topics:
+                with suppress(Refused, Retriable):  # the next round tries again
+                    await self.topic(name, create=False)
         opened = 0
         for namespace in await namespaces.list_names(self.store):
             for name, found in (await topics.list_all(self.store, namespace)).items():
@@ -187,6 +195,7 @@ class Broker:
             asyncio.create_task(self.tiering.run()),
             asyncio.create_task(self.merging.run()),
             asyncio.create_task(self.compacting.run()),
+            asyncio.create_task(self.erasing.run()),
             asyncio.create_task(self.object_cleanup.run()),
         ]
         return self
@@ -198,7 +207,6 @@ class Broker:
         """Disconnect all producers and consumers, store all cursors, close all ledgers."""
         self._closing = True
         await stop_tasks(*self._background)
-        await self.erasing.close()
         await self._shielded.finished()
         reason = Retriable("the broker is shutting down")
         # In batches: closing one by one would add up their waits, and there may be thousands.

@@ -8,11 +8,13 @@ from broker_containers.broker.broker import Broker
 from broker_containers.operations.running import handles
 from broker_containers.operations.topics import parts_of
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-from broker_containers.topics.erasing import Erasure
+from broker_containers.topics.erasing import digest_of
+from broker_containers.topics.erasure_work import waiting_objects
 from broker_containers.topics.replacing import records_in
 from storage_grpc.tier.tier import Tier, head_of, key_of
 from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable
 from sulina.metadata.keys import ledgers
+from sulina.metadata.keys.erasures import ErasureRequest
 from sulina.metadata.keys.ledgers import LedgerRef
 from sulina.model import Delivery
 from sulina.names import TopicName
@@ -22,6 +24,7 @@ from sulina.operations.ledgers import (
     LedgerOperations,
     LedgerRow,
     Offloading,
+    OffsetRange,
     Rewriting,
     TopicErasure,
 )
@@ -78,15 +81,55 @@ class LedgerHandlers:
         )
 
     @handles(LedgerOperations.erase)
-    async def erase(self, topic: str, *, key_digests: tuple[str, ...]) -> TopicErasure:
-        if not key_digests or not all(map(_DIGEST.fullmatch, key_digests)):
+    async def erase(
+        self,
+        topic: str,
+        *,
+        key_digests: tuple[str, ...] = (),
+        offsets: tuple[OffsetRange, ...] = (),
+    ) -> TopicErasure:
+        if not all(map(_DIGEST.fullmatch, key_digests)):
             raise Refused("key_digests must be SHA-256 digests of keys, each of 64 hex digits")
         opened = await self._broker.topic(TopicName.parse(topic), create=False)
-        return _erasure(self._broker.erasing.start(opened, key_digests))
+        ranges = tuple((each.first, each.last) for each in offsets)
+        made = await self._broker.erasing.request(opened, key_digests, ranges)
+        return await self._erasure(opened.name, made)
 
-    @handles(LedgerOperations.erasure)
-    async def erasure(self, topic: str) -> TopicErasure:
-        return _erasure(self._broker.erasing.status(TopicName.parse(topic)))
+    @handles(LedgerOperations.erasures)
+    async def erasures(self, topic: str) -> tuple[TopicErasure, ...]:
+        name = TopicName.parse(topic)
+        await self._broker.describe(name, create=False, delivery=None)
+        known = await self._broker.erasing.known(name)
+        return tuple([await self._erasure(name, each) for each in known])
+
+    @handles(LedgerOperations.cancel_erasure)
+    async def cancel_erasure(self, topic: str, id: int) -> TopicErasure:
+        opened = await self._broker.topic(TopicName.parse(topic), create=False)
+        return await self._erasure(opened.name, await self._broker.erasing.cancel(opened, id))
+
+    async def _erasure(self, topic: TopicName, found: ErasureRequest) -> TopicErasure:
+        proofs = await self._broker.erasing.proofs(topic, found.id)
+        left = await waiting_objects(self._broker.store, topic) if found.state.ended else []
+        return TopicErasure(
+            topic=str(topic),
+            id=found.id,
+            key_digests=found.key_digests,
+            offsets=tuple(OffsetRange(first, last) for first, last in found.offsets),
+            began_us=found.began_us,
+            ended_us=found.ended_us,
+            state=found.state,
+            until_offset=found.until,
+            searched_offset=found.searched,
+            erased=sum(each.erased for each in proofs),
+            objects=tuple(
+                ErasedObject(each.first_offset, each.last_offset, each.erased, each.others)
+                for each in proofs
+            ),
+            proof=digest_of(proofs),
+            gone_us=found.gone_us,
+            objects_left=sum(count for _, count in left),
+            problem=found.problem,
+        )
 
     @handles(LedgerOperations.rewrite)
     async def rewrite(self, topic: str) -> Rewriting:
@@ -162,24 +205,6 @@ def _row(topic: TopicName, ref: LedgerRef) -> LedgerRow:
         object_bytes=None if tiered is None else tiered.size,
         digest=None if tiered is None else tiered.digest,
         key=None if tiered is None else key_of(head_of(topic, ref)),
-    )
-
-
-def _erasure(found: Erasure) -> TopicErasure:
-    return TopicErasure(
-        topic=str(found.topic),
-        key_digests=found.key_digests,
-        began_us=found.began_us,
-        state=found.state,
-        until_offset=found.until,
-        searched_offset=found.searched,
-        erased=sum(each.erased for each in found.rewritten),
-        objects=tuple(
-            ErasedObject(each.first_offset, each.last_offset, each.erased, each.others)
-            for each in found.rewritten
-        ),
-        gone_us=found.gone_us,
-        problem=found.problem,
     )
 
 

@@ -184,6 +184,11 @@ class ManagedLedger:
         """How far the topic is compacted by key."""
         return self._list.compaction or CompactionState()
 
+    @property
+    def list(self) -> LedgerList:
+        """The list as last written: without what was appended to the open ledger."""
+        return self._list
+
     def run(self, first_offset: int, last_offset: int) -> tuple[LedgerRef, ...]:
         """The closed ledgers with exactly these offsets; none if there are others."""
         return self._list.run(first_offset, last_offset)
@@ -481,7 +486,7 @@ class ManagedLedger:
         await self._switched()
         count = self._list.hidden
         if count:
-            await self._owned.commit(lambda before: replace(before, removed=()))
+            await self._owned.commit(LedgerList.restored)
         return count
 
     async def _switched(self) -> None:

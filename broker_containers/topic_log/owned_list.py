@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from sulina.errors import Fenced
-from sulina.metadata.keys import ledger_pages
+from sulina.metadata.keys import ledger_pages, requests
 from sulina.metadata.keys import ledgers as ledger_keys
 from sulina.metadata.keys.ledgers import LedgerList
 from sulina.metadata.store import Compare, MetadataStore, ModRevisionIs, Op
@@ -88,6 +88,8 @@ class OwnedLedgerList:
         also: Sequence[Op] = (),
     ) -> None:
         wanted = self._in_doubt = ledger_pages.with_pages(ledgers)
+        if wanted.requested != before.requested:
+            also = [*also, requests.mark(self._topic, wanted)]
         revision = await ledger_keys.swap(
             self._store, self._topic, self._revision, wanted, guards, before=before, also=also
         )

@@ -1,222 +1,320 @@
-"""Erases the records of keys from a topic: wherever its records are, offsets stay.
+"""Requests to erase records: kept in the metadata until they are done, by whoever owns the topic.
 
-The open ledger is closed, everything becomes objects, entries on storage nodes are deleted, and
-then each object that has one of the keys is replaced by one without their content. What consumers
-have not taken from memory yet is read again. Only digests of keys are passed on and stored.
-
-Each step can be repeated: an erasure that is interrupted, by an error or because the topic moved,
-is started again and finds what is left. It is done when no object that the topic lists has a record
-with one of the keys; replaced objects are deleted after their time.
+A request is durable when it is accepted. The owner carries out those of a topic one after the
+other, and some topics at a time; if the topic moves or the broker stops, the next owner goes on.
+What fails for a reason that may pass is tried again, with increasing pauses, and says why. The
+last step is recorded in the audit trail before the request ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any, Final, Protocol
 
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-from broker_containers.topics.replacing import Erase, Replacing
-from broker_containers.topics.tiering import Tiering, untiered
+from broker_containers.topics.erasure_work import Cancelled, ErasureWork
 from broker_containers.topics.topic import Topic
-from storage_grpc.tier.tier import Tier, head_of
-from sulina.errors import Fenced, NotFound, Refused, Retriable, SulinaError, Unavailable
-from sulina.metadata.keys import unreferenced_objects
-from sulina.metadata.keys.ledger_list import LedgerRef
+from sulina.errors import Fenced, NotFound, Refused, Retriable, SulinaError, UnknownOutcome
+from sulina.metadata.keys import erasures
+from sulina.metadata.keys.erasures import (
+    MOST_KEYS,
+    MOST_OPEN,
+    MOST_RANGES,
+    MOST_REPEATED,
+    ErasedObject,
+    ErasureRequest,
+    ErasureState,
+    Ranges,
+)
+from sulina.metadata.keys.ledger_list import LedgerList, LedgerState
 from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
+from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 from sulina.runtime.tasks import stop_tasks
 
 _log = logging.getLogger(__name__)
-_LOOK_SECONDS = 0.1
-_ATTEMPTS = 5
-_LISTED_AT_ONCE = 100
+_AT_ONCE: Final = 4
+"""Topics that a broker erases from at the same time."""
+_CHECK_SECONDS: Final = 2.0
+_FIRST_PAUSE, _LAST_PAUSE = 1.0, 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """An object that an erasure replaced."""
+class RecordedErasure(Protocol):
+    """Records the end of erasures in the audit trail."""
 
-    first_offset: int
-    last_offset: int
-    erased: int
-    others: str
-    """The digest of all its other records, the same before and after."""
-
-
-@dataclass(slots=True)
-class Erasure:
-    """How far an erasure is."""
-
-    topic: TopicName
-    key_digests: tuple[str, ...]
-    began_us: int
-    state: str = "closing"
-    """closing, tiering, rewriting, done or failed."""
-    until: int = 0
-    """Records below this offset are erased."""
-    searched: int = 0
-    """Everything below this offset was searched."""
-    rewritten: list[Rewritten] = field(default_factory=list)
-    gone_us: int = 0
-    """When the last object that was replaced is deleted, once it is done."""
-    problem: str = ""
+    async def erased(
+        self, topic: str, said: Mapping[str, Any], work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Record what was erased, then end the request."""
+        ...
 
 
 class Erasing:
-    """Erasures of the topics that a broker owns: one at a time for each."""
+    """Erasures of the topics that a broker owns. Works while :meth:`run` does."""
 
     def __init__(
         self,
-        tier: Tier | None,
+        work: ErasureWork,
         store: MetadataStore,
-        replacing: Replacing,
-        tiering: Tiering,
         clock: Clock,
+        topics: Callable[[], Iterable[Topic]],
     ) -> None:
-        self._tier = tier
+        self.audit: RecordedErasure | None = None
+        self._work = work
         self._store = store
-        self._replacing = replacing
-        self._tiering = tiering
         self._clock = clock
-        self._known: dict[TopicName, Erasure] = {}
+        self._topics = topics
+        self._turn = asyncio.Lock()
+        self._wake = asyncio.Event()
         self._tasks: dict[TopicName, asyncio.Task[None]] = {}
+        self._shown: dict[TopicName, ErasureRequest] = {}
+        """The request that is being carried out, with more recent progress than is stored."""
 
-    def start(self, topic: Topic, key_digests: Sequence[str]) -> Erasure:
-        """Begin an erasure, unless the same one is under way.
+    # ---- requests ----
 
-        Raises ``Refused`` without an object store, or if another one is under way.
+    async def request(
+        self, topic: Topic, key_digests: Iterable[str] = (), offsets: Ranges = ()
+    ) -> ErasureRequest:
+        """Store a request, unless the same one is open; it is durable on return.
+
+        With keys and offsets, only records of these keys at these offsets are erased. Raises
+        ``Refused`` without an object store, or if it asks for nothing or too much; ``Retriable``.
         """
-        log, wanted = topic.log, tuple(sorted(set(key_digests)))
+        log = topic.log
+        keys, ranges = tuple(sorted(set(key_digests))), _joined(offsets)
         if not isinstance(log, ManagedLedger):
             raise Refused(f"{topic.name} stores nothing: there is nothing to erase")
-        if self._tier is None or not self._tier.ready:
+        _check_size(keys, ranges)
+        if not self._work.ready:
             raise Refused(
                 f"{topic.name} has no object store, and records are erased by rewriting objects: "
                 "start storage nodes with --tier, or have retention delete everything "
                 "(retention_ms), or delete the topic"
             )
-        running = self._tasks.get(log.topic)
-        if running is not None and not running.done():
-            known = self._known[log.topic]
-            if known.key_digests != wanted:
-                raise Refused(f"another erasure of {log.topic} is under way: try again later")
-            return known
-        erasure = Erasure(log.topic, wanted, self._clock.wall_us())
-        self._known[log.topic] = erasure
-        self._tasks[log.topic] = asyncio.create_task(self._run(topic, log, self._tier, erasure))
-        return erasure
-
-    def status(self, topic: TopicName) -> Erasure:
-        """The latest erasure of a topic here. Raises ``NotFound`` if there was none."""
-        found = self._known.get(topic)
-        if found is None:
-            raise NotFound(
-                f"this broker knows of no erasure of {topic}: if one was under way when the topic "
-                "moved, start it again"
+        async with self._turn:
+            await log.settle()
+            known = await erasures.get_all(self._store, log.topic)
+            for each in known:
+                if each.id in log.list.erasures and (each.key_digests, each.offsets) == (
+                    keys,
+                    ranges,
+                ):
+                    return self._shown_or(log.topic, each)
+            await log.roll()
+            if not log.usable:
+                raise Retriable(f"{log.topic} can't close its ledger now: try again")
+            request = ErasureRequest(
+                log.list.last_erasure + 1,
+                self._clock.wall_us(),
+                _end_of_closed(log),
+                keys,
+                ranges,
             )
-        return found
 
-    async def close(self) -> None:
-        """Stop all of them."""
-        await stop_tasks(*self._tasks.values())
+            def added(before: LedgerList) -> LedgerList:
+                if len(before.erasures) >= MOST_OPEN:
+                    raise Refused(
+                        f"{log.topic} has {len(before.erasures)} erasures under way: wait, or "
+                        "cancel some with `sulina topic erase --cancel`"
+                    )
+                if len(before.repeated) >= MOST_REPEATED:
+                    raise Refused(
+                        f"{log.topic} keeps data that retention removed, and remembers "
+                        f"{len(before.repeated)} erasures to repeat if it is restored: wait until "
+                        "tier.grace_seconds have passed, or erase more keys at once"
+                    )
+                assert before.last_erasure + 1 == request.id, "requests take turns"
+                return replace(
+                    before,
+                    erasures=(*before.erasures, request.id),
+                    last_erasure=request.id,
+                )
 
-    async def _run(self, topic: Topic, log: ManagedLedger, tier: Tier, erasure: Erasure) -> None:
+            gone = erasures.forget(log.topic, known, (*log.list.erasures, *log.list.repeated))
+            await log.commit(added, [erasures.put(log.topic, request), *gone])
+        self._wake.set()
+        return request
+
+    async def cancel(self, topic: Topic, number: int) -> ErasureRequest:
+        """End a request that is open. The object being replaced may still be; what is erased stays
+        erased. Raises ``NotFound``, or ``Refused`` if it has ended."""
+        log = topic.log
+        if not isinstance(log, ManagedLedger):
+            raise _unknown(topic.name, number)
+        async with self._turn:
+            found = await erasures.get(self._store, log.topic, number)
+            if found is None:
+                raise _unknown(topic.name, number)
+            if number not in log.list.erasures:
+                raise Refused(f"erasure {number} of {topic.name} has ended: it is {found.state}")
+            ended = replace(self._shown_or(log.topic, found), state=ErasureState.CANCELLED)
+            await self._end(log, ended)
+            return ended
+
+    async def known(self, topic: TopicName) -> list[ErasureRequest]:
+        """The requests of a topic that are open or remembered, oldest first."""
+        return [self._shown_or(topic, each) for each in await erasures.get_all(self._store, topic)]
+
+    async def proofs(self, topic: TopicName, number: int) -> list[ErasedObject]:
+        """The objects that a request has replaced so far."""
+        return await erasures.proofs(self._store, topic, number)
+
+    def _shown_or(self, topic: TopicName, stored: ErasureRequest) -> ErasureRequest:
+        shown = self._shown.get(topic)
+        return shown if shown is not None and shown.id == stored.id else stored
+
+    # ---- work ----
+
+    async def run(self) -> None:
+        """Run until cancelled."""
         try:
-            await self._erase(topic, log, tier, erasure)
-            erasure.state = "done"
-        except SulinaError as error:
-            erasure.state, erasure.problem = "failed", str(error)
-            _log.warning("erasing from %s failed: %s", log.topic, error)
-        except Exception:
-            erasure.state, erasure.problem = "failed", "unexpected error: see the broker's log"
-            _log.exception("erasing from %s failed", log.topic)
+            while True:
+                self._wake.clear()
+                self.begin()
+                with suppress(TimeoutError):
+                    await within(self._clock, _CHECK_SECONDS, self._wake.wait())
+        finally:
+            await stop_tasks(*self._tasks.values())
 
-    async def _erase(self, topic: Topic, log: ManagedLedger, tier: Tier, erasure: Erasure) -> None:
-        await log.settle()
-        await log.roll()
-        erasure.until, erasure.state = log.end, "tiering"
-        await self._all_tiered(log, erasure.until)
-        await self._tiering.drop_local(log, at_once=True)
-        erasure.state = "rewriting"
-        while (ref := _next(log.refs, erasure)) is not None:
-            assert ref.last_offset is not None
-            there = await tier.count_keys(head_of(log.topic, ref), erasure.key_digests)
-            if not there or await self._rewrite(log, ref, erasure):
-                erasure.searched = ref.last_offset + 1
-        topic.tail.drop_below(erasure.until)
-        for subscription in topic.subscriptions.values():
-            subscription.load_again()
-        erasure.gone_us = max(
-            await self._gone_us(log.topic), *(each.until_us for each in log.removed[1]), 0
+    def begin(self) -> None:
+        """Begin to work on the requests of open topics, as many as may be at once."""
+        self._tasks = {name: task for name, task in self._tasks.items() if not task.done()}
+        if not self._work.ready:
+            return
+        for topic in self._topics():
+            if len(self._tasks) >= _AT_ONCE:
+                return
+            log = topic.log
+            if not isinstance(log, ManagedLedger) or not log.usable or log.topic in self._tasks:
+                continue
+            if log.list.erasures:
+                self._tasks[log.topic] = asyncio.create_task(self._all_of(topic, log))
+
+    async def _all_of(self, topic: Topic, log: ManagedLedger) -> None:
+        pause = _FIRST_PAUSE
+        while log.usable and (waiting := log.list.erasures):
+            try:
+                await self.carry_out(topic, waiting[0])
+                pause = _FIRST_PAUSE
+            except Fenced:
+                return
+            except Exception as error:
+                if not isinstance(error, SulinaError):
+                    _log.exception("erasing from %s failed; will retry", log.topic)
+                    error = Retriable("unexpected error: see the broker's log")
+                else:
+                    _log.warning("erasing from %s failed; will retry: %s", log.topic, error)
+                if (shown := self._shown.get(log.topic)) is not None:
+                    self._shown[log.topic] = replace(shown, problem=str(error))
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, _LAST_PAUSE)
+        self._shown.pop(log.topic, None)
+
+    async def carry_out(self, topic: Topic, number: int) -> None:
+        """Finish a request. Raises ``Fenced``, and ``Retriable`` or ``UnknownOutcome``, after
+        which it should be tried again; other errors end it as failed."""
+        log = topic.log
+        assert isinstance(log, ManagedLedger)
+        found = await erasures.get(self._store, log.topic, number)
+        assert found is not None, "it is written and deleted together with the list"
+        if found.state.ended:  # what retention had removed was restored
+            found = replace(found, state=ErasureState.WAITING, searched=0, gone_us=0, problem="")
+
+        def show(request: ErasureRequest) -> None:
+            self._shown[log.topic] = request
+
+        show(found)
+        try:
+            done = await self._work.erase(topic, found, show)
+            await self._end(log, replace(done, state=ErasureState.DONE, problem=""))
+        except Cancelled:
+            pass
+        except (Retriable, UnknownOutcome, Fenced):
+            raise
+        except SulinaError as error:
+            _log.warning("erasing from %s failed: %s", log.topic, error)
+            failed = replace(
+                self._shown_or(log.topic, found), state=ErasureState.FAILED, problem=str(error)
+            )
+            with suppress(Cancelled):
+                await self._end(log, failed)
+        self._shown.pop(log.topic, None)
+
+    async def _end(self, log: ManagedLedger, request: ErasureRequest) -> None:
+        """Store how a request ended, after the audit trail says so."""
+        request = replace(request, ended_us=self._clock.wall_us())
+
+        def ended(before: LedgerList) -> LedgerList:
+            if request.id not in before.erasures:
+                raise Cancelled
+            left = tuple(each for each in before.erasures if each != request.id)
+            repeated = before.repeated
+            if before.removed and request.state is ErasureState.DONE:
+                repeated = (*repeated, request.id)
+            return replace(before, erasures=left, repeated=repeated)
+
+        async def work() -> None:
+            await log.commit(ended, [erasures.put(log.topic, request)])
+
+        if self.audit is None:
+            await work()
+            return
+        proofs = await self.proofs(log.topic, request.id)
+        said = {
+            "erasure": request.id,
+            "state": str(request.state),
+            "objects": len(proofs),
+            "erased": sum(each.erased for each in proofs),
+            "until": request.until,
+            "proof": digest_of(proofs),
+        }
+        await self.audit.erased(str(log.topic), said, work)
+
+
+def digest_of(proofs: Iterable[ErasedObject]) -> str:
+    """One digest of what an erasure did, for the audit trail: SHA-256 of a line per object."""
+    lines = (
+        f"{each.first_offset} {each.last_offset} {each.erased} {each.others}\n" for each in proofs
+    )
+    return sha256("".join(lines).encode()).hexdigest()
+
+
+def _end_of_closed(log: ManagedLedger) -> int:
+    """Everything that is stored now is below this offset, which is the end of a ledger."""
+    closed = [ref.last_offset for ref in log.refs if ref.state is LedgerState.CLOSED]
+    return max((each for each in closed if each is not None), default=-1) + 1
+
+
+def _joined(offsets: Ranges) -> Ranges:
+    """Ranges in order, those that overlap or follow each other as one."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(offsets):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def _check_size(keys: tuple[str, ...], ranges: Ranges) -> None:
+    if not keys and not ranges:
+        raise Refused("nothing to erase: give SHA-256 digests of keys, or offsets")
+    if any(not 0 <= first <= last for first, last in ranges):
+        raise Refused("each range of offsets needs a first one and a last one that is not smaller")
+    if len(keys) > MOST_KEYS or len(ranges) > MOST_RANGES:
+        raise Refused(
+            f"an erasure has at most {MOST_KEYS:,} keys and {MOST_RANGES:,} ranges of offsets: "
+            "make several"
         )
 
-    async def _all_tiered(self, log: ManagedLedger, until: int) -> None:
-        """Wait until everything below ``until`` is in objects."""
-        settings = self._tiering.settings
-        end = self._clock.now() + settings.offload_seconds
-        while any(ref.first_offset < until for ref in untiered(log.refs)):
-            if not log.usable:
-                raise Fenced(f"{log.topic} has another owner now: start the erasure again")
-            if self._clock.now() > end:
-                raise Unavailable(
-                    f"{log.topic} was not tiered within {settings.offload_seconds:g} s: see the "
-                    "log for the reason, then start the erasure again"
-                )
-            await self._tiering.flush(log)
-            await self._clock.sleep(_LOOK_SECONDS)
 
-    async def _rewrite(self, log: ManagedLedger, ref: LedgerRef, erasure: Erasure) -> bool:
-        """Replace the object of ``ref``, once no other replacement is under way; False if that
-        has replaced it meanwhile."""
-        settings = self._tiering.settings
-        for attempt in range(_ATTEMPTS):
-            while log.replacement is not None and log.usable:
-                await self._clock.sleep(_LOOK_SECONDS)
-            if not log.usable:
-                raise Fenced(f"{log.topic} has another owner now: start the erasure again")
-            if ref not in log.refs:
-                return False
-            schemas = await self._tiering.schemas_of(log.topic) if settings.typed_columns else ()
-            try:
-                made = await self._replacing.erase_objects(
-                    log,
-                    [ref],
-                    Erase(erasure.key_digests, erasure.began_us),
-                    schemas,
-                    seconds=settings.offload_seconds,
-                    keep_seconds=settings.replaced_seconds,
-                )
-            except (Retriable, Refused) as error:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                _log.info("erasing from %s: %s; trying again", log.topic, error)
-                await self._clock.sleep(_LOOK_SECONDS)
-                continue
-            assert ref.last_offset is not None
-            erasure.rewritten.append(
-                Rewritten(ref.first_offset, ref.last_offset, made.erased, made.others)
-            )
-            return True
-        return False
-
-    async def _gone_us(self, topic: TopicName) -> int:
-        """When the last replaced or removed object of the topic is deleted."""
-        gone, after = self._clock.wall_us(), None
-        while found := await unreferenced_objects.list_some(self._store, _LISTED_AT_ONCE, after):
-            after = found[-1].key
-            for each in found:
-                if each.value.topic == str(topic):
-                    gone = max(gone, each.value.since_us + each.value.keep_us)
-        return gone
-
-
-def _next(refs: Sequence[LedgerRef], erasure: Erasure) -> LedgerRef | None:
-    """The first ledger with records that was not searched yet."""
-    for ref in refs:
-        last = ref.last_offset
-        if ref.records and last is not None and erasure.searched <= last < erasure.until:
-            return ref
-    return None
+def _unknown(topic: TopicName, number: int) -> NotFound:
+    return NotFound(
+        f"{topic} has no erasure {number}: `sulina topic erase {topic} --status` shows those it has"
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 
 from broker_containers.topic_log.managed_ledger import ManagedLedger
@@ -127,8 +127,6 @@ class Merging:
         self._topics = topics
         self._schemas_of = schemas_of
         self._failed: dict[TopicName, _Failed] = {}
-        self._rewrite: set[TopicName] = set()
-        """Topics whose outdated objects are to be rewritten."""
 
     async def run(self) -> None:
         """Run until cancelled. Failures are retried with increasing pauses."""
@@ -144,11 +142,11 @@ class Merging:
                 await self._try(topic.log, target_bytes(topic.policy, self._settings()))
         open_now = {topic.name for topic in topics}
         self._failed = {name: each for name, each in self._failed.items() if name in open_now}
-        self._rewrite &= open_now
 
     async def rewrite(self, log: ManagedLedger) -> list[LedgerRef]:
         """Have objects rewritten that have no typed columns, or those of other versions of the
-        schema; returns which. May be repeated: what is left is returned.
+        schema; returns which. May be repeated: what is left is returned. The request is durable:
+        the topic's next owner continues.
 
         Raises ``Refused`` if the topic has no schema, or brokers make no typed columns.
         """
@@ -159,8 +157,8 @@ class Merging:
                 "tier.typed_columns is false"
             )
         left = outdated(log.refs, mark_of(schemas))
-        if left:
-            self._rewrite.add(log.topic)
+        if left and not log.list.rewrite:
+            await log.commit(lambda before: replace(before, rewrite=True))
         return left
 
     async def _try(self, log: ManagedLedger, target: int) -> None:
@@ -187,7 +185,7 @@ class Merging:
             await self._replacing.resume(log, await self._schemas(log), **limits)
             return True
         replace_objects = self._replacing.replace_objects
-        if log.topic in self._rewrite:
+        if log.list.rewrite:
             schemas = await self._schemas(log)
             found = _rewritable(log.refs, mark_of(schemas)) if schemas else []
             if found:
@@ -196,7 +194,7 @@ class Merging:
                 self.counters.rewritten += len(old)
                 return True
             if not schemas or not outdated(log.refs, mark_of(schemas)):
-                self._rewrite.discard(log.topic)
+                await log.commit(lambda before: replace(before, rewrite=False))
         small = mergeable(log.refs, target, most)
         if not small:
             return False

@@ -40,7 +40,8 @@ from storage_grpc.tier.tier import (
 )
 from sulina.errors import Fenced, Refused, Retriable, SulinaError, Unavailable, UnknownOutcome
 from sulina.lake.typed.schema_version import SchemaVersion
-from sulina.metadata.keys import unreferenced_objects
+from sulina.metadata.keys import erasures, unreferenced_objects
+from sulina.metadata.keys.erasures import ErasedObject
 from sulina.metadata.keys.ledger_list import (
     LedgerList,
     LedgerRef,
@@ -54,7 +55,8 @@ from sulina.runtime.seam import Clock
 
 MOST = unreferenced_objects.LEDGERS_PER_RECORD
 """The maximum number of objects that one replaces."""
-_ALSO_NEWEST = (Rewrite.TYPED, Rewrite.ERASE)
+_ERASE = (Rewrite.ERASE, Rewrite.ERASE_OFFSETS)
+_ALSO_NEWEST = (Rewrite.TYPED, *_ERASE)
 """Kinds that may replace the object of the newest closed ledger."""
 SchemasOf = Callable[[TopicName], Awaitable[tuple[SchemaVersion, ...]]]
 
@@ -73,6 +75,10 @@ class Erase:
 
     key_digests: tuple[str, ...]
     erased_us: int
+    offsets: erasures.Ranges = ()
+    """Only records at these offsets, if given."""
+    request: int = 0
+    """The request, which gets the proof."""
 
 
 def replaceable(refs: Sequence[LedgerRef], rewrite: Rewrite = Rewrite.MERGE) -> list[LedgerRef]:
@@ -101,13 +107,20 @@ def replacement_of(
     erase: Erase | None = None,
 ) -> Replacement:
     """What replaces ``refs``, which are consecutive; ``limits`` are those of a compaction."""
-    erased: tuple[tuple[str, ...], int] = ((), 0)
-    if erase is not None:
-        erased = erase.key_digests, erase.erased_us
+    erase = erase or Erase((), 0)
     last = refs[-1]
     assert last.last_offset is not None
     return Replacement(
-        generation, rewrite, last.id, refs[0].first_offset, last.last_offset, *limits, *erased
+        generation,
+        rewrite,
+        last.id,
+        refs[0].first_offset,
+        last.last_offset,
+        *limits,
+        erase.key_digests,
+        erase.erased_us,
+        erase.offsets,
+        erase.request,
     )
 
 
@@ -129,6 +142,7 @@ def job_of(
         under_way.tombstones_before_us,
         under_way.key_digests,
         under_way.erased_us,
+        under_way.offsets,
     )
 
 
@@ -187,11 +201,12 @@ class Replacing:
         seconds: float,
         keep_seconds: float,
     ) -> Offloaded:
-        """As ``replace_objects``, without the content of records of some keys.
+        """As ``replace_objects``, without the content of records of some keys or offsets.
 
         Raises ``NotFound`` as well, if there are no such records.
         """
-        await self._plan(log, ledgers, Rewrite.ERASE, erase=erase)
+        rewrite = Rewrite.ERASE_OFFSETS if erase.offsets else Rewrite.ERASE
+        await self._plan(log, ledgers, rewrite, erase=erase)
         _, made = await self._finish(log, schemas, seconds, keep_seconds)
         return made
 
@@ -298,7 +313,13 @@ class Replacing:
         note = unreferenced_objects.put_replaced(
             log.topic, places, place_of(job.head), self._clock.wall_us(), keep_us
         )
-        await self._swap(log, under_way, refs, new, note)
+        also = [note]
+        if under_way.kind in _ERASE and under_way.request:
+            proof = ErasedObject(*_range(under_way), made.erased, made.others)
+            also.append(
+                erasures.put_proof(log.topic, under_way.request, under_way.generation, proof)
+            )
+        await self._swap(log, under_way, refs, new, also)
         return new, made
 
     async def _swap(
@@ -307,9 +328,10 @@ class Replacing:
         under_way: Replacement,
         refs: Sequence[LedgerRef],
         new: LedgerRef,
-        note: Op,
+        also: Sequence[Op],
     ) -> None:
-        """The list names the new object, and the others are noted, in one transaction."""
+        """The list names the new object, in one transaction with ``also``: the note of the others
+        and the proof of an erasure."""
 
         def swapped(before: LedgerList) -> LedgerList:
             _check(before, under_way)
@@ -317,7 +339,7 @@ class Replacing:
                 raise Refused(f"the objects of {log.topic} changed while they were replaced")
             return before.replaced(new)
 
-        await log.commit(swapped, [note])
+        await log.commit(swapped, also)
 
     async def _write(self, job: ReplaceJob, seconds: float) -> Offloaded:
         if self._tier is None:

@@ -17,6 +17,7 @@ from storage_grpc.tier.tier import OffloadJob
 from storage_grpc.tier.wire import (
     from_head,
     from_job,
+    from_offsets,
     from_schema,
     pack_frames,
     to_made,
@@ -106,8 +107,11 @@ class TierCalls:
         return to_made(await self._tier.replace(from_job(request)))
 
     async def _count_keys(self, request: pb.CountKeysRequest) -> Message:
-        found = await self._tier.count_keys(from_head(request.head), request.key_digests)
-        return pb.CountKeysReply(records=found)
+        offsets = from_offsets(request.offsets)
+        found = await self._tier.count_erasable(
+            from_head(request.head), request.key_digests, offsets
+        )
+        return pb.CountKeysReply(records=found, by_offset=bool(offsets))
 
     async def _read(self, request: pb.ReadTieredRequest) -> bytes:
         head = from_head(request.head)

@@ -1,4 +1,4 @@
-"""Makes one object of others in which the records of some keys have no content any more.
+"""Makes one object of others in which some records have no content any more: by key or by offset.
 
 Offsets, sequences and publish times stay, and so does everything else: the digest of all other
 records is computed before, and again from the bytes of the new object as they were read back. An
@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from storage_grpc.tier.objects import ObjectReader
 from storage_grpc.tier.replacing import Joining, replace_objects
 from storage_grpc.tier.tier import Offloaded, ReplaceJob, SourceObject, key_of
-from sulina.errors import CorruptEntry, NotFound
+from sulina.errors import CorruptEntry, NotFound, Refused
 from sulina.lake.buffers import integers
 from sulina.lake.decoder import Footer
 from sulina.lake.digest import Digest
-from sulina.lake.erasing import digest_of_others, erase_records, with_keys
+from sulina.lake.erasing import ERASABLE, digest_of_others, erasable, erase_records
 from sulina.lake.rebuild import rebuild_frames
 from sulina.lake.schema import KEY, OBJECT_SCHEMA, OFFSET
 from sulina.lake.summary import ObjectHead
+from sulina.metadata.keys.erasures import Ranges
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import RunBlocking
 
@@ -34,7 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Erasing(Joining):
-    """Encodes the records of several objects, those of some keys without their content."""
+    """Encodes the records of several objects, some of them without their content."""
 
     async def _prepare(self) -> None:
         self._keys = frozenset(self._job.key_digests)
@@ -50,7 +51,7 @@ class Erasing(Joining):
             yield await self._run_blocking(partial(self._without, rows))
 
     def _without(self, rows: pa.Table) -> list[bytes]:
-        erased = with_keys(rows, self._keys)
+        erased = erasable(rows, self._keys, self._job.offsets)
         digest_of_others(self.others, rows, erased)
         frames = rebuild_frames(rows)
         if not erased.any():
@@ -66,17 +67,22 @@ async def erase_from_objects(
     run_blocking: RunBlocking,
     row_group_bytes: int,
 ) -> Offloaded:
-    """See ``Tier.replace``. Raises ``NotFound`` if no record has one of the keys."""
+    """See ``Tier.replace``. Raises ``NotFound`` if no record is to be erased."""
     begun: list[Erasing] = []
 
     def joining(*parts: object) -> Erasing:
         begun.append(Erasing(*parts))  # type: ignore[arg-type]
         return begun[-1]
 
+    if not job.key_digests and not job.offsets:
+        raise Refused("an erasure needs keys or offsets")
     made = await replace_objects(job, store, objects, run_blocking, row_group_bytes, joining)
     erased = np.concatenate([*begun[-1].erased, np.zeros(0, np.int64)])
     if not len(erased):
-        raise NotFound(f"no record from offset {job.head.first_offset} on has such a key")
+        raise NotFound(
+            f"no record from offset {job.head.first_offset} to {job.head.last_offset} is to be "
+            "erased"
+        )
     after = await _digest_without(job.head, erased, objects, run_blocking)
     if after != begun[-1].others.text():
         raise CorruptEntry(
@@ -86,13 +92,18 @@ async def erase_from_objects(
     return replace(made, erased=len(erased), others=after)
 
 
-async def count_keys(
-    head: ObjectHead, key_digests: Sequence[str], objects: ObjectReader, run_blocking: RunBlocking
+async def count_erasable(
+    head: ObjectHead,
+    key_digests: Sequence[str],
+    offsets: Ranges,
+    objects: ObjectReader,
+    run_blocking: RunBlocking,
 ) -> int:
-    """See ``Tier.count_keys``."""
+    """See ``Tier.count_erasable``."""
     wanted, found = frozenset(key_digests), 0
-    async for rows in objects.rows(head, await objects.footer(head), (KEY,)):
-        found += int((await run_blocking(partial(with_keys, rows, wanted))).sum())
+    columns = ERASABLE if offsets else (KEY,)
+    async for rows in objects.rows(head, await objects.footer(head), columns):
+        found += int((await run_blocking(partial(erasable, rows, wanted, offsets))).sum())
     return found
 
 

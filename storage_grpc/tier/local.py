@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from storage_grpc.tier.compacting import Compacting
-from storage_grpc.tier.erasing import count_keys, erase_from_objects
+from storage_grpc.tier.erasing import count_erasable, erase_from_objects
 from storage_grpc.tier.objects import ObjectReader
 from storage_grpc.tier.offload import offload
 from storage_grpc.tier.replacing import Joining, replace_objects
@@ -22,6 +22,7 @@ from storage_grpc.tier.tier import (
 from sulina.errors import Overloaded
 from sulina.lake.layout import notice_key
 from sulina.lake.summary import ObjectHead, ObjectSummary
+from sulina.metadata.keys.erasures import Ranges
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import RunBlocking
 
@@ -85,16 +86,19 @@ class LocalTier:
         try:
             async with self._turn:
                 parts = self._store, self._objects, self._run_blocking, self._row_group_bytes
-                if job.rewrite is Rewrite.ERASE:
+                if job.rewrite in (Rewrite.ERASE, Rewrite.ERASE_OFFSETS):
                     return await erase_from_objects(job, *parts)
                 kind = Compacting if job.rewrite is Rewrite.COMPACT else Joining
                 return await replace_objects(job, *parts, kind)
         finally:
             self._replacing -= 1
 
-    async def count_keys(self, head: ObjectHead, key_digests: Sequence[str]) -> int:
-        """See ``Tier.count_keys``."""
-        return await count_keys(head, key_digests, self._objects, self._run_blocking)
+    async def count_erasable(
+        self, head: ObjectHead, key_digests: Sequence[str], offsets: Ranges = ()
+    ) -> int:
+        """See ``Tier.count_erasable``."""
+        parts = self._objects, self._run_blocking
+        return await count_erasable(head, key_digests, offsets, *parts)
 
     async def read(
         self, head: ObjectHead, offset: int, max_bytes: int, then: ObjectHead | None = None

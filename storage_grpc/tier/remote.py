@@ -21,12 +21,14 @@ from storage_grpc.tier.wire import (
     from_summary,
     to_head,
     to_job,
+    to_offsets,
     to_schema,
     unpack_frames,
 )
-from sulina.errors import NotFound, SulinaError, Unavailable
+from sulina.errors import NotFound, Refused, SulinaError, Unavailable
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys import ledger_metadata
+from sulina.metadata.keys.erasures import Ranges
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata
 from sulina.metadata.store import MetadataStore
 from sulina.runtime.deadline import within
@@ -105,11 +107,18 @@ class RemoteTier:
 
         return await self._first(self._turned(job.head), call, _OFFLOAD_SECONDS)
 
-    async def count_keys(self, head: ObjectHead, key_digests: Sequence[str]) -> int:
-        request = pb.CountKeysRequest(head=to_head(head), key_digests=key_digests)
+    async def count_erasable(
+        self, head: ObjectHead, key_digests: Sequence[str], offsets: Ranges = ()
+    ) -> int:
+        request = pb.CountKeysRequest(
+            head=to_head(head), key_digests=key_digests, offsets=to_offsets(offsets)
+        )
 
         async def call(node: RemoteNode) -> int:
-            return (await node.link.ask("CountKeys", request, pb.CountKeysReply)).records
+            found = await node.link.ask("CountKeys", request, pb.CountKeysReply)
+            if offsets and not found.by_offset:
+                raise Refused(f"{node.id} cannot erase by offset: use a newer version")
+            return found.records
 
         return await self._first(self._turned(head), call, _VERIFY_SECONDS)
 

@@ -17,6 +17,7 @@ from storage_grpc.entries import Entry
 from sulina.lake.layout import object_key
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.lake.typed.schema_version import SchemaVersion
+from sulina.metadata.keys.erasures import Ranges
 from sulina.metadata.keys.ledger_list import LedgerRef, TieredRef
 from sulina.metadata.keys.unreferenced_objects import Place
 from sulina.names import TopicName
@@ -69,6 +70,9 @@ class Rewrite(StrEnum):
     """The newest record of each key, compared with the records of ``ReplaceJob.later``, too."""
     ERASE = "erase"
     """All records; those of some keys have no content any more."""
+    ERASE_OFFSETS = "erase_offsets"
+    """All records; those at some offsets, of some keys if any are given, have no content any more.
+    A kind of its own, so that storage nodes of earlier versions refuse it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class ReplaceJob:
     """Erasure: the keys, see ``sulina.lake.erasing.key_digest``."""
     erased_us: int = 0
     """Erasure: the time that the erased records say."""
+    offsets: Ranges = ()
+    """Erasure: ranges of offsets, first and last; only records there are erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +156,11 @@ class Tier(Protocol):
         """
         ...
 
-    async def count_keys(self, head: ObjectHead, key_digests: Sequence[str]) -> int:
-        """How many records of an object have one of these keys. Reads the whole object."""
+    async def count_erasable(
+        self, head: ObjectHead, key_digests: Sequence[str], offsets: Ranges = ()
+    ) -> int:
+        """How many records of an object an erasure of these keys, at these offsets if any are
+        given, would erase. Reads the whole object."""
         ...
 
     async def read(

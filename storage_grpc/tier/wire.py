@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from storage_grpc import storage_pb2 as pb
 from storage_grpc.entries import Entry
@@ -11,6 +12,7 @@ from storage_grpc.tier.tier import Offloaded, ReplaceJob, Rewrite, SourceObject
 from sulina.errors import Refused, UnknownOutcome
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.lake.typed.schema_version import SchemaVersion
+from sulina.metadata.keys.erasures import Ranges
 from sulina.metadata.keys.ledger_list import TieredRef
 from sulina.names import TopicName
 
@@ -85,6 +87,18 @@ def from_summary(head: ObjectHead, reply: pb.VerifyTieredReply) -> ObjectSummary
     return ObjectSummary(*place, **found, generation=head.generation)
 
 
+def to_offsets(offsets: Ranges) -> list[int]:
+    """Ranges of offsets in a message."""
+    return list(chain.from_iterable(offsets))
+
+
+def from_offsets(offsets: Sequence[int]) -> Ranges:
+    """The ranges of offsets in a message. Raises ``Refused`` if they are none."""
+    if len(offsets) % 2 or list(offsets) != sorted(offsets):
+        raise Refused("ranges of offsets need a first and a last one each, in order")
+    return tuple(zip(offsets[::2], offsets[1::2], strict=True))
+
+
 def to_job(job: ReplaceJob) -> pb.ReplaceRequest:
     """The message for a replacement."""
     return pb.ReplaceRequest(
@@ -96,6 +110,7 @@ def to_job(job: ReplaceJob) -> pb.ReplaceRequest:
         tombstones_before_us=job.tombstones_before_us,
         key_digests=job.key_digests,
         erased_us=job.erased_us,
+        offsets=to_offsets(job.offsets),
     )
 
 
@@ -128,6 +143,7 @@ def from_job(request: pb.ReplaceRequest) -> ReplaceJob:
         request.tombstones_before_us,
         tuple(request.key_digests),
         request.erased_us,
+        from_offsets(request.offsets),
     )
 
 

@@ -1,4 +1,4 @@
-"""Erases the records of keys from frames: their offsets stay, their content goes.
+"""Erases records from frames, by key or offset: their offsets stay, their content goes.
 
 In place of an erased record is one with the same offset, sequence and publish time, without key and
 payload, and with the attribute ``sulina.erased``, which says when. All other records stay as they
@@ -15,16 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from sulina.errors import CorruptFrame
-from sulina.lake.buffers import present
+from sulina.lake.buffers import integers, present
 from sulina.lake.digest import Digest
 from sulina.lake.newest import Flags
-from sulina.lake.schema import KEY
+from sulina.lake.schema import ATTRIBUTES, KEY, OFFSET, PAYLOAD
 from sulina.wire import header as h
 from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin, encode_frame
 
 ERASED: Final = "sulina.erased"
 """The attribute of records that were erased; its value is the time, in ISO 8601."""
+ERASABLE: Final = (OFFSET, KEY, PAYLOAD, ATTRIBUTES)
+"""The columns that ``erasable`` needs."""
 
 
 def key_digest(key: bytes) -> str:
@@ -43,6 +45,36 @@ def with_keys(rows: pa.Table, key_digests: frozenset[str]) -> Flags:
         there = present(keys.indices)
         codes = keys.indices.fill_null(0).to_numpy()
         found = there & np.array(wanted)[codes]
+    return found
+
+
+def erasable(
+    rows: pa.Table, key_digests: frozenset[str], offsets: Sequence[tuple[int, int]] = ()
+) -> Flags:
+    """Which rows have one of these keys, if any are given, and are at one of these offsets, if any
+    are given; without those that were erased before.
+
+    ``offsets`` are ranges in order, without overlaps. For them ``rows`` needs ``ERASABLE``, for
+    keys alone only these: an erased record has none.
+    """
+    found = with_keys(rows, key_digests) if key_digests else np.ones(len(rows), np.bool_)
+    if offsets:
+        there = integers(rows.column(OFFSET).combine_chunks())
+        ends = np.array(offsets, np.int64).reshape(-1, 2)
+        at = np.searchsorted(ends[:, 0], there, side="right") - 1
+        found &= (at >= 0) & (there <= ends[np.maximum(at, 0), 1])
+        found &= ~_erased_before(rows, found)
+    return found
+
+
+def _erased_before(rows: pa.Table, among: Flags) -> Flags:
+    """Which of some rows have neither key nor payload, and the attribute."""
+    attributes = rows.column(ATTRIBUTES).combine_chunks()
+    keys, payloads = (rows.column(name).combine_chunks() for name in (KEY, PAYLOAD))
+    found = np.zeros(len(rows), np.bool_)
+    for at in np.flatnonzero(among).tolist():
+        empty = keys[at].as_py() is None and not payloads[at].as_py()
+        found[at] = empty and ERASED in dict(attributes[at].as_py() or ())
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from sulina.metadata.keys.erasures import ErasureState
 from sulina.metadata.keys.ledger_list import LedgerState
 from sulina.operations.declaration import (
     GET,
@@ -61,21 +62,37 @@ class ErasedObject:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Consecutive offsets."""
+
+    first: Count
+    last: Count
+
+
+@dataclass(frozen=True, slots=True)
 class TopicErasure:
-    """How far the erasure of keys from a topic is."""
+    """A request to erase records of a topic, and how far it is. Brokers keep it: the topic's next
+    owner continues."""
 
     topic: TopicText
+    id: Annotated[Count, "The number of the request, for this topic or partition."]
     key_digests: Annotated[tuple[str, ...], "SHA-256 of each key, hexadecimal."]
+    offsets: Annotated[tuple[OffsetRange, ...], "The offsets to erase at, if given."]
     began_us: Count
-    state: Annotated[str, "closing, tiering, rewriting, done or failed."]
+    ended_us: Annotated[Count, "When it was done, failed or was cancelled."]
+    state: ErasureState
     until_offset: Annotated[Count, "Records below this offset are erased."]
-    searched_offset: Annotated[Count, "Everything below this offset was searched."]
+    searched_offset: Annotated[Count, "Nothing below this offset is left to erase."]
     erased: Annotated[Count, "Records erased so far."]
     objects: Annotated[tuple[ErasedObject, ...], "The objects that were replaced."]
+    proof: Annotated[str, "SHA-256 of a line for each of these objects, as in the audit trail."]
     gone_us: Annotated[
         Count, "When the last object that was replaced or removed is deleted, once it is done."
     ]
-    problem: Annotated[str, "Why it failed."]
+    objects_left: Annotated[
+        Count, "Replaced and removed objects of the topic that are not deleted yet."
+    ]
+    problem: Annotated[str, "Why it failed, or why its last attempt did."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +118,30 @@ class LedgerOperations(OperationGroup, name="ledger"):
     async def offload(self, topic: TopicText) -> Offloading:
         """Close the ledger being written and start to tier all ledgers to objects."""
 
-    @operation(POST("/topics/{topic}/erasure"), right=MANAGE_TOPIC, runs_on=RunsOn.TOPIC_OWNER)
+    @operation(POST("/topics/{topic}/erasures"), right=MANAGE_TOPIC, runs_on=RunsOn.TOPIC_OWNER)
     async def erase(
         self,
         topic: TopicText,
         *,
-        key_digests: Annotated[tuple[str, ...], "SHA-256 of each key, hexadecimal."],
+        key_digests: Annotated[tuple[str, ...], "SHA-256 of each key, hexadecimal."] = (),
+        offsets: Annotated[
+            tuple[OffsetRange, ...], "Erase only at these offsets; without keys, all records there."
+        ] = (),
     ) -> TopicErasure:
-        """Start to erase the records of keys from a topic without partitions, or one partition."""
+        """Request to erase records of a topic without partitions, or of one partition."""
 
-    @operation(GET("/topics/{topic}/erasure"), right=SEE_TOPIC, runs_on=RunsOn.TOPIC_OWNER)
-    async def erasure(self, topic: TopicText) -> TopicErasure:
-        """Show how far the latest erasure of a topic or partition is."""
+    @operation(GET("/topics/{topic}/erasures"), right=SEE_TOPIC, runs_on=RunsOn.TOPIC_OWNER)
+    async def erasures(self, topic: TopicText) -> tuple[TopicErasure, ...]:
+        """Show the requests to erase records of a topic or partition: open ones and the latest that
+        ended, oldest first."""
+
+    @operation(
+        POST("/topics/{topic}/erasures/{id}/cancel"),
+        right=MANAGE_TOPIC,
+        runs_on=RunsOn.TOPIC_OWNER,
+    )
+    async def cancel_erasure(self, topic: TopicText, id: Count) -> TopicErasure:
+        """Cancel a request to erase. What is erased stays erased."""
 
     @operation(
         POST("/topics/{topic}/tier/rewrite"), right=MANAGE_TOPIC, runs_on=RunsOn.PARTITION_OWNERS

@@ -44,7 +44,7 @@ LISTS = {
 """The operations that name the hidden things to somebody who may see everything."""
 SAMPLED = {"overview.show"}
 """Operations that name what was busy in the last samples, which depends on the moment."""
-ABOUT_WORK = {"ledger.erasure"}
+ABOUT_WORK = {"ledger.erasures"}
 """Operations that show work under way, of which there is none here."""
 RULES = {"audit", "principal", "token", "role", "binding"}
 """Groups about rights and what was done: their readers may change every right."""

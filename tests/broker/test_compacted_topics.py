@@ -68,13 +68,15 @@ async def fill(client: Client) -> None:
 
 async def wait_erased(client: Client, topic: str, *keys: str) -> TopicErasure:
     digests = tuple(key_digest(key.encode()) for key in keys)
-    await client.admin.ledgers.erase(topic, key_digests=digests)
+    asked = await client.admin.ledgers.erase(topic, key_digests=digests)
 
     async def ended() -> bool:
-        return (await client.admin.ledgers.erasure(topic)).state in ("done", "failed")
+        return (await client.admin.ledgers.erasures(topic))[-1].state.ended
 
     await eventually(ended)
-    return await client.admin.ledgers.erasure(topic)
+    found = (await client.admin.ledgers.erasures(topic))[-1]
+    assert found.id == asked.id
+    return found
 
 
 async def compact(client: Client) -> None:
@@ -174,8 +176,11 @@ async def test_an_erased_key_is_gone_everywhere_and_the_rest_is_proven_to_be_the
 async def test_erasing_needs_an_object_store_and_digests(tmp_path: Path) -> None:
     async with Cluster(tmp_path / "plain") as cluster, cluster.client() as client:
         await publish(client, TOPIC, [b"x"])
-        with pytest.raises(NotFound, match="no erasure"):
-            await client.admin.ledgers.erasure(TOPIC)
+        assert not await client.admin.ledgers.erasures(TOPIC)
+        with pytest.raises(NotFound, match="no erasure 1"):
+            await client.admin.ledgers.cancel_erasure(TOPIC, 1)
+        with pytest.raises(Refused, match="nothing to erase"):
+            await client.admin.ledgers.erase(TOPIC)
         with pytest.raises(Refused, match="--tier"):
             await client.admin.ledgers.erase(TOPIC, key_digests=(key_digest(b"k"),))
         with pytest.raises(Refused, match="SHA-256"):

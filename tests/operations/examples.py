@@ -47,7 +47,8 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("ledger.rewrite", {"topic": TOPIC}),
     ("ledger.verify", {"topic": TOPIC, "ledger": 1}),
     ("ledger.erase", {"topic": TOPIC, "key_digests": ["0" * 64]}),
-    ("ledger.erasure", {"topic": TOPIC}),
+    ("ledger.erasures", {"topic": TOPIC}),
+    ("ledger.cancel_erasure", {"topic": TOPIC, "id": 1}),
     ("table.list", {}),
     ("table.show", {"topic": TOPIC, "snapshots": 5}),
     ("table.sample", {"topic": TOPIC, "limit": 5}),
@@ -109,7 +110,7 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
 ]
 REFUSED_HERE: Final = frozenset(
     {
-        *("ledger.offload", "ledger.verify", "ledger.erase", "ledger.erasure"),
+        *("ledger.offload", "ledger.verify", "ledger.erase", "ledger.cancel_erasure"),
         "ledger.rewrite",
         *("table.list", "table.show", "table.sample", "table.rejected", "table.backfill"),
         *("token.revoke", "audit.list", "topic.undo_retention"),

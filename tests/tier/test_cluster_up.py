@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from tests.cli.runner import BlockingClient, SulinaCommand
@@ -13,7 +14,7 @@ TOPIC = "/default/clustered"
 NUMBERS = [str(number) for number in range(300)]
 
 
-def test_a_cluster_offloads_through_its_storage_nodes_and_replays_without_a_broker(
+def test_a_cluster_offloads_replays_and_finishes_an_erasure_without_the_broker_that_began_it(
     tmp_path: Path,
 ) -> None:
     objects = tmp_path / "objects"
@@ -28,8 +29,17 @@ def test_a_cluster_offloads_through_its_storage_nodes_and_replays_without_a_brok
         rows = command("ledger", "list", TOPIC, "--json").json()
         assert [row["records"] for row in rows] == [len(NUMBERS)]
         assert (objects / rows[0]["key"]).stat().st_size == rows[0]["object_bytes"]
+        command("produce", TOPIC, "me: mine", "you: yours", "--key-separator", ": ")
+        [asked] = command("topic", "erase", TOPIC, "--key", "me", "--no-wait", "--json").json()
         owner = command("topic", "lookup", TOPIC, "--json").json()["broker"]
         os.kill(cluster.pids[owner], signal.SIGKILL)
         direct.publish(TOPIC, "and", "on")
-        assert direct.read(TOPIC) == [*NUMBERS, "and", "on"]
-        assert "1 object" in command("ledger", "verify", TOPIC).stdout
+        while not (done := command("topic", "erase", TOPIC, "--status", "--json").json()[0])[
+            "ended_us"
+        ]:
+            time.sleep(0.1)
+        assert (done["id"], done["state"], done["erased"]) == (asked["id"], "done", 1)
+        [proof] = done["objects"]
+        assert proof["first_offset"] <= len(NUMBERS) <= proof["last_offset"]
+        assert direct.read(TOPIC) == [*NUMBERS, "", "yours", "and", "on"]
+        assert "objects" in command("ledger", "verify", TOPIC).stdout

@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 from broker_containers.broker.broker import Broker
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.compacting import next_run, ready_for_compaction, worth_a_round
-from broker_containers.topics.erasing import Erasure
 from storage_grpc.tier.tier import head_of, key_of
-from sulina.lake.erasing import key_digest
-from sulina.lake.layout import is_notice, parse_key
 from sulina.metadata.keys.ledger_list import CompactionState
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef
 from sulina.metadata.keys.policy import Policy
@@ -301,54 +298,3 @@ def test_runs_are_bounded_and_follow_each_other(most: int, runs: list[list[int]]
         assert last is not None
         state = replace(state, done=last + 1)
     assert found == runs
-
-
-@pytest.mark.parametrize("moment", ["before put", "after put", "before tail", "before get"])
-async def test_an_erasure_whose_process_dies_is_finished_by_the_next(moment: str) -> None:
-    scene = Scene(await make_world(settings=SMALL, row_group_bytes=300))
-    await scene.start()
-    for number in range(12):
-        await scene.publish([(number % 3, False), (4, False), (None, False)])
-    await scene.tier()
-    await scene.publish([(1, False), (2, False)])
-
-    async def stop(now: str, what: str) -> None:
-        if now == moment and not is_notice(what) and parse_key(what).generation:
-            raise Stopped
-
-    async def erase() -> Erasure:
-        topic = await scene.broker.topic(scene.log.topic)
-        digests = [key_digest(b"k1")]
-        begun = scene.broker.erasing.start(topic, digests)
-        assert scene.broker.erasing.start(topic, digests) is begun
-        tiering = asyncio.create_task(scene.broker.tiering.run())
-        (task,) = scene.broker.erasing._tasks.values()
-        await asyncio.gather(task, return_exceptions=True)
-        tiering.cancel()
-        return begun
-
-    scene.world.objects.hook = stop
-    assert (await erase()).state != "done"
-    await scene.start()
-    await scene.broker.merging.merge(scene.log)
-    done = await erase()
-    assert (done.state, done.problem) == ("done", "")
-    found = await scene.read()
-    assert [each.offset for each in found] == [each.offset for each in scene.published]
-    for was, now in zip(scene.published, found, strict=True):
-        expected = replace(was, key=None, payload=b"") if was.key == b"k1" else was
-        assert now == expected
-    scene.world.clock.move(90_000.0)
-    await scene.broker.object_cleanup.round()
-    named = [key_of(head_of(scene.log.topic, ref)) for ref in scene.log.refs if ref.tiered]
-    assert await scene.world.keys() == named, "nothing is left behind"
-    assert not sum(
-        [
-            await scene.world.tiers[-1].count_keys(
-                head_of(scene.log.topic, ref), [key_digest(b"k1")]
-            )
-            for ref in scene.log.refs
-            if ref.tiered
-        ]
-    )
-    await scene.world.close()

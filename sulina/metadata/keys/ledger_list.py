@@ -107,6 +107,10 @@ class Replacement:
     """Erasure: digests of the keys."""
     erased_us: int = 0
     """Erasure: the time that erased records say."""
+    offsets: tuple[tuple[int, int], ...] = ()
+    """Erasure: ranges of offsets."""
+    request: int = 0
+    """Erasure: the request that it is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,14 @@ class LedgerList:
     """The replacement under way: its object may exist, and replaces nothing yet."""
     compaction: CompactionState | None = None
     """None if the topic was never compacted."""
+    rewrite: bool = False
+    """Whether objects with outdated typed columns are to be rewritten."""
+    erasures: tuple[int, ...] = ()
+    """Requests to erase that are open, in the order in which they are carried out."""
+    repeated: tuple[int, ...] = ()
+    """Those that ended, and have to be repeated if what is removed is restored."""
+    last_erasure: int = 0
+    """The highest number of a request so far."""
 
     def __post_init__(self) -> None:
         if len({ledger.id for ledger in self.ledgers}) != len(self.ledgers):
@@ -167,6 +179,11 @@ class LedgerList:
                     f"ledger {ledger.id} ends at offset {ledger.last_offset} but ledger "
                     f"{following.id} begins at {following.first_offset}"
                 )
+
+    @property
+    def requested(self) -> bool:
+        """Whether the owner has a request to finish."""
+        return self.rewrite or bool(self.erasures)
 
     @property
     def hidden(self) -> int:
@@ -188,6 +205,11 @@ class LedgerList:
             joined = Removal(last.ledgers + count, last.since_us, max(until_us, last.until_us))
             return replace(self, removed=(*self.removed[:-1], joined))
         return replace(self, removed=(*self.removed, Removal(count, now_us, until_us)))
+
+    def restored(self) -> LedgerList:
+        """A copy in which nothing is removed. What was to be erased is erased from it, too."""
+        repeated = tuple(each for each in self.repeated if each not in self.erasures)
+        return replace(self, removed=(), erasures=(*self.erasures, *repeated), repeated=())
 
     def overdue(self, now_us: int) -> int:
         """How many of the oldest ledgers need not be kept any longer."""
@@ -230,7 +252,13 @@ class LedgerList:
             if gone < first.count:
                 pages.insert(0, replace(first, count=first.count - gone, skip=first.skip + gone))
         removed = _without(self.removed, count)
-        return replace(self, ledgers=self.ledgers[count:], pages=tuple(pages), removed=removed)
+        return replace(
+            self,
+            ledgers=self.ledgers[count:],
+            pages=tuple(pages),
+            removed=removed,
+            repeated=self.repeated if removed else (),
+        )
 
     def changed(self, ref: LedgerRef) -> LedgerList:
         """A copy with ``ref`` in place of the ledger with its id, if there is one."""

@@ -14,13 +14,14 @@ from dataclasses import replace
 from sulina.errors import AlreadyExists, Overloaded, Refused
 from sulina.metadata import cas
 from sulina.metadata.check import MAX_TXN_OPS
-from sulina.metadata.keys import namespaces, record
+from sulina.metadata.keys import namespaces, record, requests
 from sulina.metadata.keys.path import state_root, topic_root
 from sulina.metadata.keys.policy import PolicyOverrides
 from sulina.metadata.keys.topics import TopicRecord, TopicState, key, missing
 from sulina.metadata.store import (
     Absent,
     Compare,
+    Delete,
     DeletePrefix,
     Get,
     KeyValue,
@@ -33,7 +34,7 @@ from sulina.metadata.store import (
 from sulina.names import TopicName
 
 _TRIES = 16
-_GROUP = (MAX_TXN_OPS - 1) // 2  # one operation is for the topic's own record; see _everything
+_GROUP = (MAX_TXN_OPS - 1) // 3  # one operation is for the topic's own record; see _everything
 
 
 async def create(store: MetadataStore, topic: TopicName, wanted: TopicRecord) -> None:
@@ -231,7 +232,11 @@ def _partitions(topic: TopicName, wanted: TopicRecord) -> Iterator[list[TopicNam
 
 
 def _everything(topic: TopicName) -> list[Op]:
-    return [DeletePrefix(topic_root(topic)), DeletePrefix(state_root(topic))]
+    return [
+        DeletePrefix(topic_root(topic)),
+        DeletePrefix(state_root(topic)),
+        Delete(requests.key(topic)),
+    ]
 
 
 def _belongs(item: KeyValue, topic: TopicName) -> bool:
