@@ -455,24 +455,26 @@ class ManagedLedger:
         """The ledgers that were removed and can be restored, oldest first, and when they were."""
         return self._list.ledgers[: self._list.hidden], self._list.removed
 
-    async def trim(self, before: int, keep_us: int | None = None) -> int:
-        """Remove the oldest ledgers, all of whose records are below offset ``before``; returns how
-        many. The newest ledger stays.
+    async def trim(self, oldest: Sequence[LedgerRef], keep_us: int | None = None) -> int:
+        """Remove the oldest ledgers, as far as they are still these; returns how many. The newest
+        ledger stays.
 
         With ``keep_us`` their data is kept for that time, and can be restored; without, it is
         deleted at once, with what was removed before and is still kept.
         """
         await self._switched()
         if keep_us is None or not (keep_us or self._list.hidden):
-            return await self._delete(lambda list_: list_.hidden + list_.below(before))
+            return await self._delete(
+                lambda list_: list_.hidden + found if (found := list_.leading(oldest)) else 0
+            )
         now_us, count = self._clock.wall_us(), 0
 
         def removing(list_: LedgerList) -> LedgerList:
             nonlocal count
-            count = list_.below(before)
+            count = list_.leading(oldest)
             return list_.removing(count, now_us, now_us + keep_us) if count else list_
 
-        if self._list.below(before):
+        if self._list.leading(oldest):
             await self._owned.commit(removing)
         return count
 
@@ -504,27 +506,22 @@ class ManagedLedger:
             objects = objects_to_delete(self.tier, self.topic, gone)
             places = [place_of(head) for head in objects]
             doom = unreferenced_objects.puts(self.topic, places, self._clock.wall_us())
-            if await self._trimmed(gone, doom):
-                for ref in gone:
-                    if ref.is_local:
-                        await self._ledgers.delete(ref.id)
-                await delete_objects(self.tier, objects)
-                break
+
+            def trimmed(list_: LedgerList, gone: tuple[LedgerRef, ...] = gone) -> LedgerList:
+                if doomed(list_) != gone:  # by our turn they were restored, or replaced
+                    raise _Changed
+                return list_.trimmed(len(gone))
+
+            try:
+                await self._owned.commit(trimmed, doom)
+            except _Changed:
+                continue
+            for ref in gone:
+                if ref.is_local:
+                    await self._ledgers.delete(ref.id)
+            await delete_objects(self.tier, objects)
+            break
         return len(gone)
-
-    async def _trimmed(self, gone: Sequence[LedgerRef], doom: Sequence[Op]) -> bool:
-        """Take the oldest ledgers from the list; False if they changed before it was our turn."""
-
-        def without(list_: LedgerList) -> LedgerList:
-            if list_.ledgers[: len(gone)] != tuple(gone):
-                raise _Changed
-            return list_.trimmed(len(gone))
-
-        try:
-            await self._owned.commit(without, doom)
-        except _Changed:
-            return False
-        return True
 
     async def close(self) -> None:
         """Finish pending appends and close the ledger, so that the next start is fast."""

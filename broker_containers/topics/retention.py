@@ -158,7 +158,7 @@ class Retention:
             return await self._remove(log, refs, count)
         count = min(count, LEDGERS_PER_RECORD)  # as many as are deleted at once
         before = refs[count].first_offset
-        return await recorded.trim(before, partial(log.trim, before))
+        return await recorded.trim(before, partial(log.trim, refs[:count]))
 
     async def _remove(self, log: ManagedLedger, refs: Sequence[LedgerRef], count: int) -> int:
         """Remove the oldest ledgers, as many as are kept for the same time.
@@ -175,7 +175,7 @@ class Retention:
         if not kept_us and log.removed[1] and oldest.records and oldest.tiered is None:
             return 0
         count = sum(1 for _ in takewhile(is_same, refs[:count]))
-        return await log.trim(refs[count].first_offset, kept_us)
+        return await log.trim(refs[:count], kept_us)
 
     def policy_of(self, topic: Topic) -> Policy | None:
         """The policy that retention applies to a topic; None keeps everything."""
@@ -229,7 +229,7 @@ class Retention:
             use -= each.bytes
             count += 1
         if count:
-            await log.trim(refs[count].first_offset)
+            await log.trim(refs[:count])
             _log.info("%s: removed its %d oldest ledgers: backlog_bytes", topic.name, count)
         elif len(weighed) == 1:
             await log.roll()  # only a closed ledger can be removed, once another has begun

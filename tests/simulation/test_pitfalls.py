@@ -519,7 +519,7 @@ def test_the_end_and_the_sequences_survive_an_owner_that_is_lost_while_it_delete
 
         async def delete_all() -> None:
             await old.begin()
-            await old.trim(old.refs[-1].first_offset)
+            await old.trim(old.refs[:-1])
 
         bench.metadata.txn = txn_until_the_owner_is_lost  # type: ignore[method-assign, assignment]
         deleting = asyncio.create_task(delete_all())

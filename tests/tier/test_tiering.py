@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -272,7 +273,7 @@ async def test_retention_deletes_objects_and_nothing_else_does(world: TierBench)
     broker, log = await world.with_records(20)
     await broker.tiering.round()
     keys = await world.keys()
-    assert await log.trim(log.refs[2].first_offset) == 2
+    assert await log.trim(log.refs[:2]) == 2
     assert await world.keys() == keys[2:]
     assert await read_all(log, log.start) == world.published[log.start :]
     await broker.object_cleanup.round()
@@ -287,7 +288,7 @@ async def test_a_topic_all_of_whose_records_are_deleted_goes_on_where_it_ended(
     await broker.tiering.round()
     await log.begin()
     while len(log.refs) > 1:
-        await log.trim(log.refs[-1].first_offset)
+        await log.trim(log.refs[:-1])
     assert await world.keys() == []
     await broker.tiering.flush(log)  # an empty ledger does not become an object
     await broker.tiering.round()
@@ -346,6 +347,20 @@ async def test_objects_are_kept_for_their_time_although_ledgers_after_them_are_n
     assert log.start == log.end, "as objects, all of them can go, and are kept"
 
 
+async def test_what_is_restored_at_the_last_moment_is_not_deleted(world: TierBench) -> None:
+    broker, log = await world.with_records(20)
+    await broker.tiering.round()
+    await log.trim(log.refs[:3], keep_us=1_000_000)
+    world.clock.move(3600)
+    async with log._owned._turn:
+        restoring = asyncio.create_task(log.restore())
+        await asyncio.sleep(0)
+        deleting = asyncio.create_task(log.delete_overdue(world.clock.wall_us()))
+        await asyncio.sleep(0)
+    assert (await restoring, await deleting) == (3, 0)
+    assert await read_all(log) == world.published
+
+
 async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world: TierBench) -> None:
     broker, log = await world.with_records(20)
     await broker.tiering.round()
@@ -357,7 +372,7 @@ async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world:
 
     world.objects.hook = stop
     with pytest.raises(Stopped):
-        await log.trim(log.refs[2].first_offset)
+        await log.trim(log.refs[:2])
     assert await world.keys() == keys
     world.objects.hook = type(world.objects)(world.memory).hook
     other = world.broker()
@@ -372,7 +387,7 @@ async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: Tie
     broker, log = await world.with_records(20)
     await broker.tiering.round()
     late = dict(world.memory._objects)
-    await log.trim(log.refs[2].first_offset)
+    await log.trim(log.refs[:2])
     await broker.object_cleanup.round()
     world.memory._objects.update(late)  # as if they had been under way
     await broker.object_cleanup.round(grace_seconds=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise, takewhile
@@ -216,14 +217,10 @@ class LedgerList:
         due = takewhile(lambda removal: removal.until_us <= now_us, self.removed)
         return sum(removal.ledgers for removal in due)
 
-    def below(self, offset: int) -> int:
-        """How many of the oldest visible ledgers have only records below an offset; never all."""
-        count = 0
-        for ref in self.visible[:-1]:
-            if ref.last_offset is None or ref.last_offset >= offset:
-                break
-            count += 1
-        return count
+    def leading(self, refs: Sequence[LedgerRef]) -> int:
+        """How many of ``refs`` are, unchanged, the oldest visible ledgers; never all of these."""
+        pairs = zip(self.visible[:-1], refs, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def fitted(self) -> LedgerList:
         """A copy that removes no more ledgers than it has."""
