@@ -12,6 +12,7 @@ from broker_containers.doors.services import OtherBrokers, Services
 from broker_containers.metrics.tables import TableWatch
 from broker_containers.metrics.traffic import TrafficSampler
 from broker_containers.operations.audit import AuditHandlers
+from broker_containers.operations.lake import LakeHandlers
 from broker_containers.operations.ledgers import LedgerHandlers
 from broker_containers.operations.message_search import MessageSearchHandlers
 from broker_containers.operations.messages import MessageHandlers, Publisher
@@ -80,6 +81,7 @@ def build_services(
     operations.serve(
         overview,
         TopicSearchHandlers(broker, operations, sampler),
+        LakeHandlers(broker, operations),
         TopicHandlers(broker, admin),
         SubscriptionHandlers(broker),
         LedgerHandlers(broker, admin),

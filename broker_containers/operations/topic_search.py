@@ -66,7 +66,7 @@ class TopicSearchHandlers:
         skip: int = 0,
         limit: int = 50,
     ) -> TopicPage:
-        visible = self._visible(text.lower(), namespace)
+        visible = visible_topics(self._broker, text.lower(), namespace)
         enough = min(skip + limit, _MOST_ASKED) if ACTING.get().sees_all else _MOST_ASKED
         given: dict[str, Any] = {"text": text, "order": order, "descending": descending}
         if namespace is not None:
@@ -92,16 +92,6 @@ class TopicSearchHandlers:
             page = ([*ranked, *closed] if descending else [*closed, *ranked])[skip : skip + limit]
         found = await asyncio.gather(*(self._complete(name, rows.get(name)) for name in page))
         return TopicPage(tuple(row for row in found if row is not None), len(visible))
-
-    def _visible(self, text: str, namespace: str | None) -> set[str]:
-        """The names that match and that the caller may see."""
-        names = self._broker.quotas.stored.topics()
-        prefix = "/" if namespace is None else f"/{namespace}/"
-        found = {name for name in names if text in name.lower() and name.startswith(prefix)}
-        access = ACTING.get()
-        if access.sees_all and access.allows(Need(None, EVERYTHING)):
-            return found
-        return {name for name in found if access.sees(name)}
 
     def _opened(self, names: Collection[str]) -> dict[str, list[Topic]]:
         """The open topics and partitions by the topic that they belong to."""
@@ -170,6 +160,17 @@ class TopicSearchHandlers:
                 count = None if last is None else last + 1 - (refs[0].first_offset if refs else 0)
                 row = replace(row, records=count, bytes=sum(ref.bytes for ref in refs))
         return replace(row, partitions=record.partitions)
+
+
+def visible_topics(broker: Broker, text: str, namespace: str | None) -> set[str]:
+    """The names with ``text``, in lower case, that the caller of this operation may see."""
+    names = broker.quotas.stored.topics()
+    prefix = "/" if namespace is None else f"/{namespace}/"
+    found = {name for name in names if text in name.lower() and name.startswith(prefix)}
+    access = ACTING.get()
+    if access.sees_all and access.allows(Need(None, EVERYTHING)):
+        return found
+    return {name for name in found if access.sees(name)}
 
 
 def _closed(name: str, delivery: Delivery) -> TopicSummary:

@@ -105,8 +105,10 @@ class TierLag:
 
 @dataclass(slots=True)
 class _Failed:
+    topic: TopicName
     until: float
     pause: float
+    why: str
 
 
 def untiered(refs: Iterable[LedgerRef]) -> list[LedgerRef]:
@@ -244,11 +246,11 @@ class Tiering:
             await self.tier(log, ref)
             self._failed.pop(ref.id, None)
         except SulinaError as error:
-            self._failure(ref.id)
+            self._failure(log.topic, ref.id, str(error))
             _log.warning("tiering ledger %d of %s failed; will retry: %s", ref.id, log.topic, error)
         except Exception:
             # Whatever the error is, other ledgers must not wait for this one.
-            self._failure(ref.id)
+            self._failure(log.topic, ref.id, "unexpected error: see the broker's log")
             _log.exception("tiering ledger %d of %s failed; will retry", ref.id, log.topic)
 
     # ---- the steps ----
@@ -376,11 +378,15 @@ class Tiering:
         failed = self._failed.get(ledger)
         return failed is not None and now < failed.until
 
-    def _failure(self, ledger: int) -> None:
+    def failures(self) -> list[tuple[TopicName, str]]:
+        """The topic or partition of each ledger that could not be tiered yet, and why."""
+        return [(each.topic, each.why) for each in self._failed.values()]
+
+    def _failure(self, topic: TopicName, ledger: int, why: str) -> None:
         self.counters.failures += 1
         before = self._failed.get(ledger)
         pause = _FIRST_PAUSE if before is None else min(2 * before.pause, _LAST_PAUSE)
-        self._failed[ledger] = _Failed(self._clock.now() + pause, pause)
+        self._failed[ledger] = _Failed(topic, self._clock.now() + pause, pause, why)
 
     def _forget_failures(self, now: float) -> None:
         """Drop failures of ledgers that were not tried for long: another broker owns them now."""

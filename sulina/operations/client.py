@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ClusterOperations,
         ConfigOperations,
     )
+    from sulina.operations.lake import LakeOperations
     from sulina.operations.ledgers import LedgerOperations
     from sulina.operations.messages import MessageOperations
     from sulina.operations.overview import OverviewOperations
@@ -77,6 +78,7 @@ class AdminClient:
     balance: LazyGroup[BalanceOperations] = LazyGroup("cluster", "BalanceOperations")
     config: LazyGroup[ConfigOperations] = LazyGroup("cluster", "ConfigOperations")
     overview: LazyGroup[OverviewOperations] = LazyGroup("overview", "OverviewOperations")
+    lake: LazyGroup[LakeOperations] = LazyGroup("lake", "LakeOperations")
     storage: LazyGroup[StorageOperations] = LazyGroup("storage", "StorageOperations")
     principals: LazyGroup[PrincipalOperations] = LazyGroup("security", "PrincipalOperations")
     roles: LazyGroup[RoleOperations] = LazyGroup("security", "RoleOperations")

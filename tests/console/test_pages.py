@@ -19,12 +19,12 @@ import sulina
 from sulina.runtime.tasks import stop_tasks
 from tests.console.browser import Browser
 from tests.console.conftest import ORDERS, Site, sign_in
-from tests.http.test_cluster import two_brokers
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 CONSOLE = Path(__file__).parents[2] / "broker_containers" / "doors" / "http" / "console"
 PICTURES = os.environ.get("SULINA_SCREENSHOTS")
 TOPIC = "#/topics/default/orders"
+LAKE = "#/lake?topic=/default/orders"
 PAGES = {
     "": "Busiest topics",
     "#/topics": ORDERS,
@@ -39,7 +39,7 @@ PAGES = {
     "#/brokers/broker-1": "it takes appends",
     "#/balance": "nothing to balance",
     "#/storage": "journal",
-    "#/lake?topic=/default/orders": "sulina sql",
+    LAKE: "sulina sql",
     "#/schemas": "No schema is registered",
     "#/security": "There are no principals",
     "#/security?tab=tokens": "No token was created",
@@ -127,7 +127,7 @@ async def test_a_phone_and_a_wall_show_everything_without_scrolling_sideways(
     for width, height in ((320, 700), (3840, 2160)):
         await browser.size(width, height)
         await sign_in(browser, site)
-        for page in ("", "#/topics", TOPIC, "#/settings"):
+        for page in ("", "#/topics", TOPIC, "#/settings", "#/storage", LAKE):
             await browser.run(f"location.hash = {json.dumps(page or '#/')}")
             await browser.sees(PAGES[page])
             assert await browser.run("document.documentElement.scrollWidth <= innerWidth"), page
@@ -261,34 +261,6 @@ async def test_a_caller_with_few_rights_sees_and_may_do_no_more(
     await browser.run("location.hash = '#/topics'")
     await browser.sees("Sign in to Sulina", "You are signed out")
     browser.errors.clear()
-
-
-async def test_a_broker_is_drained_and_one_sees_how_far_it_is(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with two_brokers(tmp_path) as two:
-        door = two.doors["broker-1"]
-        for number in range(4):
-            topic = f"/default/drained-{number}"
-            await door.ok("POST", "/api/v1/topics", {"topic": topic})
-            await door("POST", f"/api/v1/topics{topic}/messages", data=b"hello")
-        browser.errors.clear()
-        await browser.goto(f"{door.url}/#/brokers")
-        await browser.sees("broker-1", "broker-2", "leader")
-        await browser.until(
-            "[...document.querySelectorAll('main tbody tr')]"
-            ".find((row) => row.innerText.includes('broker-2'))?.querySelector('button')?.click()"
-            " ?? Boolean(document.querySelector('dialog'))"
-        )
-        await browser.sees("All its topics move to other brokers")
-        await browser.click("Drain broker-2")
-        await browser.sees("broker-2 is drained")
-        await browser.run("location.hash = '#/balance'")
-        await browser.sees("Load of the brokers", "The plan now", "Not moved, by reason")
-        assert await browser.accessibility_problems() == []
-        await browser.run("location.hash = '#/topics'")
-        await browser.sees("/default/drained-3", "of 5")
-        assert browser.errors == []
 
 
 async def test_every_command_that_the_console_names_exists() -> None:

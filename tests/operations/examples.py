@@ -77,6 +77,7 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("overview.show", {}),
     ("overview.history", {}),
     ("overview.attention", {"limit": 10}),
+    ("lake.list", {"limit": 5}),
     ("storage.show", {}),
     ("storage.ledgers", {}),
     ("storage.log_level", {"node": "storage-1", "level": "debug"}),

@@ -154,6 +154,8 @@ async def test_an_object_that_reads_back_wrong_keeps_the_entries(world: TierBenc
     world.memory.tail = flipped  # type: ignore[method-assign]
     await broker.tiering.round()
     assert broker.tiering.counters.failures > 0 and broker.tiering.counters.objects == 0
+    assert all(str(topic).startswith("/") and why for topic, why in broker.tiering.failures())
+    assert broker.tiering.failures()
     assert all(ref.tiered is None for ref in log.refs)
     world.memory.tail = tail  # type: ignore[method-assign]
     world.clock.move(10.0)

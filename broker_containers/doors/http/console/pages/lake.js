@@ -2,8 +2,9 @@
 
 import { get, topicPath } from "../api.js";
 import { bytes, count, duration } from "../format.js";
-import { html, useState } from "../html.js";
+import { html } from "../html.js";
 import { useLive } from "../live.js";
+import { Pages, SearchField } from "../paging.js";
 import { Card, CopyAs, CopyButton, Empty, Facts, Loaded, Note, Page, Pill, Table, Time, useLoaded } from "../parts.js";
 import { link, setQuery, topicLink } from "../router.js";
 
@@ -38,23 +39,63 @@ function Sample({ topic }) {
 function Paste({ topic }) {
   const [namespace, name] = topic.slice(1).split("/");
   const lines = [
-    ["DuckDB", `sulina sql 'SELECT * FROM "${topic}" LIMIT 10'`],
+    ["sulina sql", `sulina sql 'SELECT * FROM "${topic}" LIMIT 10'`],
+    ["DuckDB", `SELECT * FROM read_parquet('LAKE/ledgers/namespace=${namespace}/topic=${name}/*/*.parquet', hive_partitioning = true) LIMIT 10`],
     ["Spark", `spark.read.format("sulina").option("path", "LAKE").option("topic", "${topic}").load()`],
     ["Athena", `SELECT * FROM sulina.${namespace}__${name} LIMIT 10`],
   ];
-  return html`<div class="stack">${lines.map(([name, text]) => html`<div key=${name} class="command"><span>${name}</span><code>${text}</code><${CopyButton} text=${text} /></div>`)}</div>`;
+  return html`<p class="muted">LAKE is the brokers' <code>--tier</code>, such as s3://bucket/prefix.</p>
+    <div class="stack">${lines.map(([name, text]) => html`<div key=${name} class="command"><span>${name}</span><code>${text}</code><${CopyButton} text=${text} /></div>`)}</div>`;
+}
+
+const SIZE = 50;
+
+function All({ query }) {
+  const skip = Number(query.skip ?? 0);
+  const asked = { text: query.text, failed: query.failed, skip: skip || undefined, limit: SIZE };
+  const found = useLoaded((signal) => get("/lake", asked, signal), [query.text, query.failed, skip], 10000);
+  return html`<${Card} title="Topics" actions=${html`<${CopyAs} path="/lake" query=${asked} />`}>
+    <div class="filters" role="search"><${SearchField} label="Search topics by name" text=${query.text} />
+      <label class="check"><input type="checkbox" checked=${query.failed === "true"}
+        onChange=${(event) => setQuery({ failed: event.target.checked || undefined, skip: undefined })} /> only with failures</label></div>
+    <${Loaded} from=${found}>${(page) => html`
+      <${Table} label="Topics in the lake" rows=${page.topics} rowKey=${(row) => row.topic}
+        empty=${query.failed ? html`<${Empty} title="Nothing failed">No ledger waits after a failed attempt.<//>`
+          : html`<${Empty} title=${query.text ? "No topic has this in its name" : "There are no topics"}>You see those that you may look up.<//>`}
+        columns=${[
+          { label: "Topic", cell: (row) => html`<a href=${link(["lake"], { ...query, topic: row.topic })}>${row.topic}</a>` },
+          { label: "Objects", number: true, cell: (row) => count(row.objects) },
+          { label: "Size", number: true, cell: (row) => bytes(row.object_bytes) },
+          { label: "Messages", number: true, cell: (row) => count(row.records) },
+          { label: "Newest in an object", cell: (row) => html`<${Time} us=${row.newest_us} relative />` },
+          { label: "Waiting", number: true, cell: (row) => (row.waiting_ledgers ? `${count(row.waiting_ledgers)} ledgers, ${bytes(row.waiting_bytes)}` : html`<span class="muted">0</span>`) },
+          { label: "Waiting since", cell: (row) => html`<${Time} us=${row.waiting_since_us} relative />` },
+          { label: "Failures", cell: (row) => (row.failed_ledgers
+            ? html`<${Pill} kind="bad">${count(row.failed_ledgers)} ledgers<//> <small>${row.failure}</small>` : html`<span class="muted">none</span>`) },
+        ]} />
+      <${Pages} skip=${skip} size=${SIZE} total=${page.total} />`}<//>
+  <//>`;
+}
+
+function Topic({ topic }) {
+  const found = useLoaded((signal) => get(`/topics/${topicPath(topic)}`, {}, signal), [topic]);
+  return html`<${Card} title=${topic} actions=${html`<${CopyAs} cli=${`sulina ledger list ${topic}`} path=${`/topics/${topicPath(topic)}/tier`} />
+      <a class="button small" href=${topicLink(topic, { tab: "ledgers" })}>Ledgers and objects</a>`}>
+    <${Loaded} from=${found}>${(value) => {
+      const part = value.partitions ? `${topic}-part-0` : topic;
+      return html`${part !== topic && html`<p class="muted">Of ${part}:</p>`}
+        <${Freshness} topic=${part} />
+        <h3>Sample of rows</h3><${Sample} topic=${part} />
+        <h3>Query it</h3><${Paste} topic=${topic} />`;
+    }}<//>
+  <//>`;
 }
 
 export function Lake({ query }) {
   const { overview } = useLive();
-  const [text, setText] = useState(query.topic ?? "");
   const tiers = (overview?.brokers ?? []).filter((each) => each.tier);
-  const submit = (event) => {
-    event.preventDefault();
-    setQuery({ topic: text }, false);
-  };
   return html`<${Page} title="Lake" about="Closed ledgers become Parquet objects, which Spark and SQL engines read."
-      actions=${html`<${CopyAs} cli="sulina table list" path="/overview" />`}>
+      actions=${html`<${CopyAs} path="/lake" />`}>
     ${overview && !tiers.length && html`<${Note}>The brokers have no object store: start them with <code>--tier</code>, for example
       <code>sulina up --tier file:///tmp/lake</code>. Messages stay on storage until then.<//>`}
     ${tiers.length > 0 && html`<${Card} title="Tiering"><${Table} label="Tiering" rows=${tiers} rowKey=${(row) => row.broker} columns=${[
@@ -66,16 +107,7 @@ export function Lake({ query }) {
       { label: "Objects written", number: true, cell: (row) => count(row.tier.objects) },
       { label: "Failed attempts", number: true, cell: (row) => html`<${Pill} kind=${row.tier.failures ? "warn" : ""}>${count(row.tier.failures)}<//>` },
     ]} /><//>`}
-    <${Card} title="A topic">
-      <form class="filters" onSubmit=${submit}>
-        <label class="field grow"><span>Topic</span><input type="search" placeholder="/default/orders" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
-        <button type="submit" class="primary">Show</button>
-      </form>
-      ${query.topic ? html`<p><a href=${topicLink(query.topic, { tab: "ledgers" })}>Ledgers and objects of ${query.topic}</a></p>
-        <${Freshness} topic=${query.topic} />
-        <h3>Sample of rows</h3><${Sample} topic=${query.topic} />
-        <h3>Query it</h3><${Paste} topic=${query.topic} />`
-        : html`<${Empty} title="Choose a topic">Its objects, their freshness, a sample of rows and the lines to query it appear here.<//>`}
-    <//>
+    ${query.topic && html`<${Topic} key=${query.topic} topic=${query.topic} />`}
+    <${All} query=${query} />
   <//>`;
 }

@@ -9,16 +9,26 @@ import { Card, CopyAs, Empty, Loaded, Meter, Note, Page, Pill, Stat, Table, Time
 import { may } from "../rights.js";
 import { link, topicLink } from "../router.js";
 import { Concerns } from "./attention.js";
+import { diskKind } from "./storage.js";
 
 const MINUTES = 15;
+
+/** The disks of brokers that store messages themselves, and of storage nodes. */
+function disksOf(brokers, storage) {
+  const nodes = (storage?.nodes ?? []).filter((each) => each.state?.disk_bytes)
+    .map((each) => ({ name: each.node, total: each.state.disk_bytes, free: each.state.disk_free_bytes }));
+  const own = brokers.filter((each) => each.disk_bytes)
+    .map((each) => ({ name: each.broker, total: each.disk_bytes, free: each.disk_free_bytes }));
+  return nodes.length ? nodes : own;
+}
 
 function Tiles({ overview, history }) {
   const { total, brokers } = overview;
   const recent = history.slice(-60);
   const spark = (value, label) => html`<${Sparkline} values=${recent.map((each) => value(each) ?? 0)} label=${label} />`;
-  const disks = brokers.filter((each) => each.disk_bytes);
-  const fullest = disks.toSorted((a, b) => a.disk_free_bytes / a.disk_bytes - b.disk_free_bytes / b.disk_bytes)[0];
-  const used = fullest && 1 - fullest.disk_free_bytes / fullest.disk_bytes;
+  const storage = useLoaded((signal) => get("/storage", {}, signal), [], 30000);
+  const [fullest] = disksOf(brokers, storage.value).toSorted((a, b) => a.free / a.total - b.free / b.total);
+  const used = fullest && 1 - fullest.free / fullest.total;
   const tiers = brokers.map((each) => each.tier).filter(Boolean);
   const lag = Math.max(0, ...tiers.map((each) => each.lag_seconds));
   return html`<div class="stats">
@@ -30,9 +40,8 @@ function Tiles({ overview, history }) {
       ${spark((each) => each.backlog, "Backlog, the last five minutes")}<//>
     <${Stat} label="Publish latency, p99" value=${millis(total.p99_ms)} detail=${total.p50_ms === null ? "nothing was published" : `p50 ${millis(total.p50_ms)}`}>
       ${spark((each) => each.p99_ms, "99th percentile, the last five minutes")}<//>
-    ${fullest && html`<${Stat} label="Disk" value=${percent(used)} detail=${`${bytes(fullest.disk_free_bytes)} free on ${fullest.broker}`}
-      kind=${used > 0.9 ? "bad" : used > 0.8 ? "warn" : ""}>
-      <${Meter} share=${used} label=${`${percent(used)} used`} kind=${used > 0.9 ? "bad" : used > 0.8 ? "warn" : ""} /><//>`}
+    ${fullest && html`<${Stat} label="Disk" value=${percent(used)} detail=${`${bytes(fullest.free)} free on ${fullest.name}`} kind=${diskKind(used)}>
+      <${Meter} share=${used} label=${`${percent(used)} used`} kind=${diskKind(used)} /><//>`}
     ${tiers.length > 0 && html`<${Stat} label="Tier lag" value=${duration(lag)}
       detail=${`${bytes(tiers.reduce((sum, each) => sum + each.untiered_bytes, 0))} not in objects yet`} kind=${lag > 7200 ? "warn" : ""} />`}
   </div>`;

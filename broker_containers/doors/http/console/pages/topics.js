@@ -2,7 +2,8 @@
 
 import { get, post } from "../api.js";
 import { bytes, compact, count, rate } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html } from "../html.js";
+import { Pages, SearchField } from "../paging.js";
 import { Act, CopyAs, Empty, Field, Loaded, Page, Pill, Table, useLoaded } from "../parts.js";
 import { setQuery, topicLink } from "../router.js";
 import { may } from "../rights.js";
@@ -27,15 +28,9 @@ function Create({ done }) {
 }
 
 export function Topics({ query }) {
-  const [text, setText] = useState(query.text ?? "");
   const order = query.order ?? "name";
   const descending = query.descending === "true";
   const skip = Number(query.skip ?? 0);
-  useEffect(() => {
-    if (text === (query.text ?? "")) return undefined;
-    const timer = setTimeout(() => setQuery({ text, skip: undefined }), 200);
-    return () => clearTimeout(timer);
-  }, [text]);
   const asked = { text: query.text, order, descending: descending || undefined, skip: skip || undefined, limit: SIZE };
   const found = useLoaded((signal) => get("/topic-search", asked, signal), [query.text, order, descending, skip], 5000);
   const sorted = {
@@ -46,13 +41,12 @@ export function Topics({ query }) {
       ${(may("topics") || may("topics", "/default/*")) && html`<${Create} done=${found.reload} />`}`}>
     <section class="card">
       <div class="filters" role="search">
-        <label class="field grow"><span>Search by name</span>
-          <input type="search" value=${text} placeholder="a part of the name" onInput=${(event) => setText(event.target.value)} /></label>
+        <${SearchField} label="Search by name" text=${query.text} />
       </div>
       <${Loaded} from=${found}>${(page) => html`
         <${Table} label="Topics" rows=${page.topics} rowKey=${(row) => row.topic} sorted=${sorted}
           empty=${query.text
-            ? html`<${Empty} title="No topic has this in its name">You see those that you may look up. <button type="button" class="plain" onClick=${() => setText("")}>Show all</button><//>`
+            ? html`<${Empty} title="No topic has this in its name">You see those that you may look up. <button type="button" class="plain" onClick=${() => setQuery({ text: undefined })}>Show all</button><//>`
             : html`<${Empty} title="There are no topics">A topic is created when it is first used: <code>sulina produce /default/hello "hello"</code><//>`}
           columns=${[
             { label: "Topic", sort: "name", cell: (row) => html`<a href=${topicLink(row.topic)}>${row.topic}</a>
@@ -65,12 +59,7 @@ export function Topics({ query }) {
             { label: "Subscriptions", number: true, cell: (row) => quiet(row.subscriptions, count) },
             { label: "Consumers", sort: "consumers", number: true, cell: (row) => quiet(row.consumers, count) },
           ]} />
-        ${page.total > 0 && html`<div class="pages">
-          <span class="muted">${count(Math.min(skip + 1, page.total))} to ${count(Math.min(skip + SIZE, page.total))} of ${count(page.total)}</span>
-          <span class="actions">
-            <button type="button" disabled=${skip === 0} onClick=${() => setQuery({ skip: Math.max(0, skip - SIZE) || undefined }, false)}>Previous</button>
-            <button type="button" disabled=${skip + SIZE >= page.total} onClick=${() => setQuery({ skip: skip + SIZE }, false)}>Next</button>
-          </span></div>`}`}<//>
+        <${Pages} skip=${skip} size=${SIZE} total=${page.total} />`}<//>
     </section>
   <//>`;
 }

@@ -1,0 +1,100 @@
+"""The console of a real cluster with traffic, while its brokers are drained and killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import sulina
+from sulina.errors import SulinaError
+from sulina.runtime.tasks import stop_tasks
+from tests.console.browser import Browser
+from tests.support.local_cluster import ClusterUp
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
+_SIZE = ("--brokers", "2", "--storage", "1", "--etcd", "1")
+_TOPICS = [f"/default/t-{number}" for number in range(6)]
+
+
+@asynccontextmanager
+async def _busy_cluster(folder: Path) -> AsyncIterator[ClusterUp]:
+    (folder / "lake").mkdir()
+    cluster = ClusterUp(folder / "data", *_SIZE, "--tier", f"file://{folder / 'lake'}")
+    await asyncio.to_thread(cluster.start)
+    try:
+        async with sulina.connect(cluster.url) as client:
+            publishing = [asyncio.create_task(_publish(client, topic)) for topic in _TOPICS]
+            try:
+                yield cluster
+            finally:
+                await stop_tasks(*publishing)
+    finally:
+        await asyncio.to_thread(cluster.stop)
+
+
+async def _publish(client: sulina.Client, topic: str) -> None:
+    while True:
+        try:
+            async with client.producer(topic) as producer:
+                while True:
+                    await producer.send(b"tick")
+                    await asyncio.sleep(0.1)
+        except SulinaError:
+            await asyncio.sleep(0.1)
+
+
+async def test_a_cluster_is_watched_drained_and_loses_a_broker(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with _busy_cluster(tmp_path) as cluster:
+        brokers = {row["id"]: row for row in cluster.ready["brokers"]}
+        url = f"http://127.0.0.1:{brokers['broker-1']['http_port']}"
+        browser.errors.clear()
+
+        # Nodes with their disks; what they log is changed while they run.
+        await browser.goto(f"{url}/#/storage")
+        await browser.sees("storage-1", "free of", "healthy", "ledgers looked at, all")
+        assert await browser.accessibility_problems() == []
+        await browser.click("warning")
+        await browser.fill("Least severe", "debug")
+        await browser.click("Log level of storage-1")
+        await browser.until("!document.querySelector('dialog')")
+        await browser.sees("debug")
+
+        await browser.run("location.hash = '#/lake'")
+        await browser.sees("Tiering", "/default/t-5", "of 7")
+        assert await browser.accessibility_problems() == []
+
+        # A broker is drained, and one sees how far it is.
+        await browser.run("location.hash = '#/brokers'")
+        await browser.sees("broker-1", "broker-2", "leader")
+        await browser.until(
+            "[...document.querySelectorAll('main tbody tr')]"
+            ".find((row) => row.innerText.includes('broker-2'))?.querySelector('button')?.click()"
+            " ?? Boolean(document.querySelector('dialog'))"
+        )
+        await browser.sees("All its topics move to other brokers")
+        await browser.click("Drain broker-2")
+        await browser.sees("broker-2 is drained")
+        await browser.run("location.hash = '#/balance'")
+        await browser.sees("Load of the brokers", "The plan now", "Not moved, by reason")
+        assert await browser.accessibility_problems() == []
+        assert browser.errors == []
+
+        # The other broker is killed while one looks at the drained one, and topics move there.
+        other = f"http://127.0.0.1:{brokers['broker-2']['http_port']}"
+        await browser.goto(f"{other}/")
+        await browser.sees("Busiest topics", "broker-1", "broker-2")
+        os.kill(cluster.pids["broker-1"], signal.SIGKILL)
+        rows = "document.querySelector('[aria-label=Brokers] tbody').innerText"
+        await browser.until(f"!{rows}.includes('broker-1')")
+        await browser.until(f"{rows}.includes('broker-1')")  # its supervisor starts it again
+        await browser.run("location.hash = '#/topics'")
+        await browser.sees("/default/t-5", "of 7")
+        assert browser.errors == []
