@@ -14,6 +14,7 @@ from infra.lake.buckets import LakeBuckets
 from infra.lake.catalog import Catalog
 from infra.lake.spark import SparkApplication
 from infra.network import ports
+from infra.observability.prometheus import Prometheus
 
 Outputs = dict[str, pulumi.Input[Any]]
 
@@ -75,4 +76,14 @@ def function_outputs(functions: Functions) -> Outputs:
         "discovery": functions.url.function_url,
         "functions": {name: each.name for name, each in functions.by_name.items()},
         "failedCalls": functions.failed_calls.url,
+    }
+
+
+def prometheus_outputs(prometheus: Prometheus) -> Outputs:
+    """Where metrics are written and queried, who may, and the dashboards."""
+    return {
+        "prometheusUrl": prometheus.workspace.prometheus_endpoint,
+        "metricsWriterPolicy": prometheus.writers.arn,
+        "metricsReaderPolicy": prometheus.readers.arn,
+        "grafanaDashboards": prometheus.dashboards,
     }

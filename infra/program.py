@@ -31,12 +31,14 @@ from infra.network.nat import Nat
 from infra.network.vpc import VpcNetwork, check_network
 from infra.network.vpc_endpoints import VpcEndpoints
 from infra.observability.alarms import Observability
+from infra.observability.prometheus import Prometheus
 from infra.outputs import (
     Outputs,
     analytics_outputs,
     cluster_outputs,
     function_outputs,
     lake_outputs,
+    prometheus_outputs,
 )
 from infra.progress import announce, done
 from infra.security.certificates import Certificates
@@ -117,6 +119,8 @@ def _layers(root: Deployment) -> Outputs:
             f"https://{region.name}.console.aws.amazon.com/cloudwatch/home"
             f"?region={region.name}#dashboards/dashboard/{settings.prefix}"
         )
+        if settings.prometheus:
+            outputs |= prometheus_outputs(Prometheus(lake, monitored.topic, root))
     return outputs
 
 

@@ -124,6 +124,8 @@ class StackSettings:
     """Whether the discovery function rejects requests that change something."""
     log_days: int
     alarm_email: str
+    prometheus: bool
+    """Whether there is a workspace of Managed Prometheus with Sulina's rules."""
     egress: str
     """How the VPC reaches AWS services: private ``endpoints``, or one ``nat`` machine."""
     endpoint_zones: int
@@ -202,6 +204,7 @@ class StackSettings:
             discovery_read_only=values.flag("discoveryReadOnly", False),
             log_days=_log_days(values),
             alarm_email=values.text("alarmEmail", "", r"[^@\s]+@[^@\s]+", "an e-mail address"),
+            prometheus=values.flag("prometheus", False),
             egress=values.choice("egress", "endpoints", ("endpoints", "nat")),
             endpoint_zones=values.number("endpointZones", ZONES, 1, ZONES),
             shell=values.flag("shell", False),

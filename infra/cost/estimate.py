@@ -18,6 +18,11 @@ from infra.network.nat import INSTANCES
 from infra.network.vpc_endpoints import services
 
 _SECONDS: Final = p.HOURS * 3_600
+PROMETHEUS: Final = "Managed Prometheus"
+_SCRAPE_SECONDS: Final = 30
+_BROKER_SERIES: Final = 2_000
+"""An assumption: about 600 of a broker itself, the rest of its topics and subscriptions."""
+_NODE_SERIES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,20 @@ def fixed(settings: StackSettings) -> Iterator[CostItem]:
             f"{alarms} x {p.ALARM:.2f} + {metrics} x {p.METRIC:.2f}",
             alarms * p.ALARM + metrics * p.METRIC,
         )
+        if settings.prometheus:
+            yield _prometheus(settings)
+
+
+def _prometheus(settings: StackSettings) -> CostItem:
+    brokers, nodes = settings.brokers.minimum, settings.storage.count
+    samples = _SECONDS / _SCRAPE_SECONDS
+    series = brokers * _BROKER_SERIES + nodes * _NODE_SERIES
+    return CostItem(
+        PROMETHEUS,
+        f"({brokers} brokers x {_BROKER_SERIES:,} + {nodes} nodes x {_NODE_SERIES} series) "
+        f"x {samples:,.0f} samples x {p.SAMPLE:.8f}",
+        series * samples * p.SAMPLE,
+    )
 
 
 def _cluster(settings: StackSettings) -> Iterator[CostItem]:

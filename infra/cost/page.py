@@ -10,6 +10,7 @@ from infra.config.settings import StackSettings
 from infra.config.stack_file import example_settings
 from infra.cost import prices as p
 from infra.cost.estimate import (
+    PROMETHEUS,
     WORKLOADS,
     CostItem,
     CostWorkload,
@@ -126,8 +127,15 @@ def page() -> str:
         gateway_dollars=gateways,
         endpoint_dollars=endpoints,
         **_compression(),
+        **{f"{stack}_samples": _samples(stack) for stack in WORKLOADS},
     )
     return "\n".join(lines) + tail
+
+
+def _samples(stack: str) -> float:
+    """What the samples cost with Managed Prometheus, per month."""
+    items = fixed(example_settings(stack, {"prometheus": "true"}))
+    return next(each.dollars for each in items if each.name == PROMETHEUS)
 
 
 def _compression() -> dict[str, float]:
@@ -200,6 +208,9 @@ _TAIL = """
   processors all the time. What it uses beyond that costs 0.04 per vCPU and hour.
 - **Autoscaling** adds brokers up to `sulina:brokerMax`; each costs the first line divided by
   `sulina:brokerMin`, or less with `sulina:brokerSpot`.
+- **Managed Prometheus** (`sulina:prometheus`, off by default) costs by the sample:
+  {dev_samples:,.2f} in dev and {prod_samples:,.2f} in prod, if it is written every 30 seconds and a
+  broker has 2,000 series; private endpoints cost more with it, too.
 - **A stack that nobody uses** costs its fixed part. `pulumi destroy` leaves nothing behind that
   costs anything if `sulina:protect` is off ([Deploy to AWS](deploy.md#delete-it)).
 """

@@ -55,6 +55,8 @@ LOG_GIB: Final = 0.50
 ALARM: Final = 0.10
 METRIC: Final = 0.30
 """Per custom metric; those that AWS services publish are free."""
+SAMPLE: Final = 0.90 / 10_000_000
+"""Per sample written to Managed Prometheus; storing a month's costs little beside it."""
 CALL: Final = 0.20 / 1_000_000
 CALL_GIB_SECOND: Final = {"arm64": 0.0000133334, "x86_64": 0.0000166667}
 EMR_CPU: Final = {"arm64": 0.042094, "x86_64": 0.052624}

@@ -26,6 +26,8 @@ _OWNERS = ("storage-task", "janitor")
 JOBS = "jobs/"
 JOB_LOGS = "job-logs/"
 RESULTS = "athena/"
+MONITORING = "monitoring/"
+"""Dashboards for Grafana."""
 
 
 class LakeBuckets(Component):

@@ -39,6 +39,8 @@ def services(settings: StackSettings) -> list[str]:
         found.append("ssmmessages")
     if settings.has("functions"):
         found.append("glue")
+    if settings.prometheus and settings.has("observability"):
+        found.append("aps-workspaces")  # for the collector that writes metrics
     return found
 
 

@@ -99,13 +99,14 @@ class Observability(Component):
             kms_master_key_id=keys.operations.arn,
             opts=self.within(),
         )
+        services = {"Alarms": "cloudwatch.amazonaws.com"}
+        if self.settings.prometheus:
+            services["Alerts"] = "aps.amazonaws.com"
+        ours = {"StringEquals": {"aws:SourceAccount": self.region.account}}
         publish = [
-            allow_principal(
-                "Alarms",
-                {"Service": "cloudwatch.amazonaws.com"},
-                "sns:Publish",
-                topic.arn,
-                {"StringEquals": {"aws:SourceAccount": self.region.account}},
+            *(
+                allow_principal(sid, {"Service": service}, "sns:Publish", topic.arn, ours)
+                for sid, service in services.items()
             ),
             # EventBridge does not say on whose behalf it publishes: with a condition it could not.
             allow_principal("Rules", {"Service": "events.amazonaws.com"}, "sns:Publish", topic.arn),

@@ -1,10 +1,12 @@
-"""What deploying names and their certificates needs."""
+"""What deploying names, their certificates, and Managed Prometheus needs."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from infra.permissions.needs import Needs, anything, named, new, ours
+
+_TAGS = "ListTagsForResource TagResource UntagResource"
 
 NAMES: Final[Needs] = {
     "aws:servicediscovery/privateDnsNamespace:PrivateDnsNamespace": (
@@ -61,5 +63,31 @@ NAMES: Final[Needs] = {
             "hostedzone/*",
         ),
         named("route53", "GetChange", "change/*"),
+    ),
+    "aws:amp/workspace:Workspace": (
+        new("aps", "CreateWorkspace"),
+        ours(
+            "aps",
+            f"DeleteWorkspace DescribeWorkspace UpdateWorkspaceAlias {_TAGS}",
+            "workspace/*",
+        ),
+        new("aps", "TagResource", "workspace/*"),
+    ),
+    "aws:amp/ruleGroupNamespace:RuleGroupNamespace": (
+        ours(
+            "aps",
+            "CreateRuleGroupsNamespace DeleteRuleGroupsNamespace DescribeRuleGroupsNamespace "
+            f"PutRuleGroupsNamespace {_TAGS}",
+            "rulegroupsnamespace/*/sulina",
+        ),
+        new("aps", "CreateRuleGroupsNamespace TagResource", "rulegroupsnamespace/*/sulina"),
+    ),
+    "aws:amp/alertManagerDefinition:AlertManagerDefinition": (
+        ours(
+            "aps",
+            "CreateAlertManagerDefinition DeleteAlertManagerDefinition "
+            "DescribeAlertManagerDefinition PutAlertManagerDefinition",
+            "workspace/*",
+        ),
     ),
 }

@@ -31,6 +31,7 @@ class Keys(Component):
         self.data = self._key("data", "Sulina's messages: volumes, objects, images", [])
         logs = f"logs.{region.name}.amazonaws.com"
         groups = region.arn("logs", f"log-group:/{settings.prefix}/*")
+        of_account = {"StringEquals": {"aws:SourceAccount": region.account}}
         self.operations = self._key(
             "operations",
             "Sulina's logs, secrets and alarms",
@@ -45,10 +46,15 @@ class Keys(Component):
                 self._use(
                     "Alarms",
                     "cloudwatch.amazonaws.com",
-                    {"StringEquals": {"aws:SourceAccount": region.account}},
+                    of_account,
                 ),
                 # EventBridge does not say on whose behalf it publishes to an encrypted topic.
                 self._use("Rules", "events.amazonaws.com", None),
+                *(
+                    [self._use("Alerts", "aps.amazonaws.com", of_account)]
+                    if self.settings.prometheus
+                    else []
+                ),
             ],
         )
         self.token = self._token()

@@ -96,3 +96,28 @@ def subscription(account: EmulatedAccount, given: ResourceInputs) -> Made:
         Endpoint=given.take("endpoint"),
     )
     return made["SubscriptionArn"], {}
+
+
+@makes("amp/workspace:Workspace")
+def workspace(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    made = account.client("amp").create_workspace(**given.rest())
+    endpoint = f"https://aps-workspaces.{account.region}.amazonaws.com/workspaces/"
+    url = f"{endpoint}{made['workspaceId']}/"
+    return made["workspaceId"], {"arn": made["arn"], "prometheusEndpoint": url}
+
+
+@makes("amp/ruleGroupNamespace:RuleGroupNamespace")
+def rules(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    request = given.rest()
+    made = account.client("amp").create_rule_groups_namespace(
+        **{**request, "data": request["data"].encode()}
+    )
+    return made["arn"], {"arn": made["arn"]}
+
+
+@makes("amp/alertManagerDefinition:AlertManagerDefinition")
+def alerts(account: EmulatedAccount, given: ResourceInputs) -> Made:
+    """moto has no alert manager: the request is checked against AWS's model."""
+    request = {"workspaceId": given.take("workspaceId"), "data": given.take("definition").encode()}
+    account.check("amp", "CreateAlertManagerDefinition", request)
+    return request["workspaceId"], {}

@@ -95,7 +95,7 @@ def _make(folder: Path) -> None:
     }
     del linked["clientAuthorities"]
     building = {name: value for name, value in built.items() if name != "imageTag"}
-    developed = {**building, "alarmEmail": "team@example.com"}
+    developed = {**building, "alarmEmail": "team@example.com", "prometheus": "true"}
     with running_moto(folder) as server:
         zone = public_zone(server.url)
         for number in range(3):  # next to the default one and that of prod

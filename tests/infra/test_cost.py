@@ -83,12 +83,11 @@ def test_each_saving_saves_something_and_is_the_difference_that_it_shows() -> No
 
 
 def test_a_preview_tells_the_estimate_and_the_stack_keeps_it(dev: Graph) -> None:
-    told = dev.outputs["monthlyCost"]
-    assert told == sentence(example_settings("dev"))
+    told, settings = dev.outputs["monthlyCost"], example_settings("dev", {"prometheus": "true"})
+    assert told == sentence(settings)
     assert told in dev.said
-    cost = f"{total(example_settings('dev')):,.0f}"
-    assert told.startswith(f"estimated cost: ${cost} per month, ")
-    assert f"| **total** | | **{cost}** |" in page()
+    assert told.startswith(f"estimated cost: ${total(settings):,.0f} per month, ")
+    assert f"| **total** | | **{total(example_settings('dev')):,.0f}** |" in page()
 
 
 def test_a_machine_without_a_price_and_a_stack_without_a_workload_are_estimated_too() -> None:

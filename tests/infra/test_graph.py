@@ -13,6 +13,7 @@ import pytest
 from infra.artifacts import FUNCTIONS
 from localstack.deployment.stack_files import ROOT
 from tests.infra.graph import Graph
+from tests.infra.policy import IamPolicy
 
 FOLDERS = {"sulina", "broker_containers", "storage_grpc", "emr_jobs", "functions", "localstack"}
 STACKS = ("dev", "prod", "localstack")
@@ -357,3 +358,34 @@ def test_a_public_endpoint_has_no_door_for_administration(
     assert not balancer["internal"]
     edges = {made.id for made in public.all("ec2/subnet:Subnet") if "edge" in made.name}
     assert set(balancer["subnets"]) == edges
+
+
+def test_prometheus_is_optional_and_has_our_rules_and_dashboards(dev: Graph, prod: Graph) -> None:
+    assert not prod.all("amp/workspace:Workspace")
+    rules = dev.one("amp/ruleGroupNamespace:RuleGroupNamespace", "rules")
+    assert rules.inputs["data"] == (ROOT / "monitoring" / "alerts.yml").read_text()
+    kept = {
+        made.inputs["key"]
+        for made in dev.all("s3/bucketObjectv2:BucketObjectv2")
+        if made.inputs["key"].startswith("monitoring/")
+    }
+    files = (ROOT / "monitoring" / "dashboards").glob("*.json")
+    assert kept == {f"monitoring/{path.name}" for path in files}
+    topic, account = dev.one("sns/topic:Topic", "alarms"), {"aws:SourceAccount": "123456789012"}
+    alerts = dev.one("amp/alertManagerDefinition:AlertManagerDefinition", "alerts")
+    assert f"topic_arn: {topic.arn}" in alerts.inputs["definition"]
+    service = ("Service", "aps.amazonaws.com")
+    for graph, may in ((dev, True), (prod, False)):
+        policy = IamPolicy.of(graph.one("sns/topicPolicy:TopicPolicy", "alarms").inputs["policy"])
+        key = IamPolicy.of(graph.one("kms/key:Key", "operations").inputs["policy"])
+        arn = graph.one("sns/topic:Topic", "alarms").arn
+        assert policy.allows("sns:Publish", arn, account, service) == may
+        assert key.allows("kms:GenerateDataKey", "*", account, service) == may
+        assert not policy.allows("sns:Publish", arn, {}, service)
+    workspace = dev.one("amp/workspace:Workspace", "prometheus").arn
+    for name, action in (("writers", "aps:RemoteWrite"), ("readers", "aps:QueryMetrics")):
+        made = dev.one("iam/policy:Policy", f"metrics-{name}")
+        policy = IamPolicy.of(made.inputs["policy"])
+        assert policy.allows(action, workspace)
+        assert not policy.allows(action, f"{workspace}x")
+        assert not policy.allows("aps:DeleteWorkspace", workspace)
