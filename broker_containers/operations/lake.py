@@ -54,7 +54,14 @@ class LakeHandlers:
                 return await self._look(name, *own.get(name, (0, "")))
 
         found = await asyncio.gather(*map(look, names[skip : skip + limit]))
-        return LakePage(tuple(row for row in found if row is not None), len(names))
+        places = self._broker.settings.tables
+        return LakePage(
+            tuple(row for row in found if row is not None),
+            len(names),
+            catalog=bool(places.catalog),
+            lake=places.lake if places.catalog else "",
+            database=places.database if places.catalog else "",
+        )
 
     def _failures(self) -> dict[str, tuple[int, str]]:
         """The failed ledgers of each topic here, and why the last one did."""

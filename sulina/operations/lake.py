@@ -33,6 +33,9 @@ class LakePage:
 
     topics: tuple[TopicInLake, ...]
     total: Count
+    catalog: Annotated[bool, "Whether the broker that answers knows the catalog of tables."] = False
+    lake: Annotated[str, "Where the objects are, if it knows a catalog; empty otherwise."] = ""
+    database: Annotated[str, "Of the catalog, if it knows one; empty otherwise."] = ""
 
 
 class LakeOperations(OperationGroup, name="lake"):

@@ -15,6 +15,7 @@ import sulina
 from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
 from broker_containers.audit.trail import AuditSettings
+from broker_containers.broker.settings import BrokerSettings, TablesSettings
 from broker_containers.doors.listen import Listen
 from broker_containers.metrics.traffic import TrafficSampler
 from broker_containers.security.settings import AuthSettings
@@ -57,6 +58,9 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         run_embedded(
             folder / "data",
             doors,
+            BrokerSettings(
+                tables=TablesSettings(f"sqlite:///{folder}/tables.db", f"{folder}/lake")
+            ),
             auth=AuthSettings(ROOT),
             tier=f"file://{folder}/lake",
             audit=AuditSettings(),

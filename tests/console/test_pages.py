@@ -221,6 +221,19 @@ async def test_a_cursor_is_moved_after_a_look_at_where_it_lands(
     assert browser.errors == []
 
 
+async def test_a_topic_becomes_a_table_and_its_rows_are_shown(browser: Browser, site: Site) -> None:
+    async with site.client.producer("/default/tabled") as producer:
+        await producer.send(b"a row of the table")
+    await site.client.admin.ledgers.offload("/default/tabled")
+    await sign_in(browser, site, "#/lake?text=tabled&topic=/default/tabled")
+    await browser.sees("Newest object", "1 to 1 of 1")
+    await browser.click("Create the table")
+    await browser.click("Create the table")
+    await browser.sees("default__tabled", "The newest rows of the table", "a row of the table")
+    assert await browser.accessibility_problems() == []
+    assert browser.errors == []
+
+
 async def test_a_topic_is_deleted_only_after_its_name_was_typed(
     browser: Browser, site: Site
 ) -> None:
@@ -269,7 +282,9 @@ async def test_every_command_that_the_console_names_exists() -> None:
     known = {tuple(each.split()) for each in headings}
     named = set()
     for file in CONSOLE.rglob("*.js"):
-        for found in re.findall(r"[`\">]sulina ((?:[a-z]+ )*[a-z]+(?![a-z$]))", file.read_text()):
+        for found in re.findall(
+            r"[`\">]sulina ((?:[a-z-]+ )*[a-z-]+(?![a-z$-]))", file.read_text()
+        ):
             words = tuple(found.split())
             named.add(words)
             assert any(words[: len(each)] == each for each in known), (file.name, found)

@@ -1,11 +1,12 @@
 // The lake: what became objects, freshness, failures, rows of a topic, and how to query it.
 
-import { get, topicPath } from "../api.js";
+import { get, post, topicPath } from "../api.js";
 import { bytes, count, duration } from "../format.js";
 import { html } from "../html.js";
 import { useLive } from "../live.js";
 import { Pages, SearchField } from "../paging.js";
-import { Card, CopyAs, CopyButton, Empty, Facts, Loaded, Note, Page, Pill, Table, Time, useLoaded } from "../parts.js";
+import { Act, Card, CopyAs, CopyButton, Empty, Facts, Loaded, Note, Page, Pill, Table, Time, useLoaded } from "../parts.js";
+import { may } from "../rights.js";
 import { link, setQuery, topicLink } from "../router.js";
 
 function Freshness({ topic }) {
@@ -24,36 +25,63 @@ function Freshness({ topic }) {
   }}<//>`;
 }
 
-function Sample({ topic }) {
-  const found = useLoaded((signal) => get(`/topics/${topicPath(topic)}/message-search`, { limit: 5, newest_first: true }, signal), [topic]);
-  return html`<${Loaded} from=${found}>${(page) => html`<${Table} label="Sample of rows" rows=${page.messages} rowKey=${(row) => row.offset}
-    empty=${html`<${Empty} title="The topic is empty">There are no rows to show.<//>`}
-    columns=${[
-      { label: "offset", number: true, cell: (row) => count(row.offset) },
-      { label: "publish_time", cell: (row) => html`<${Time} us=${row.time_us} />` },
-      { label: "key", cell: (row) => html`<code>${row.key ?? ""}</code>` },
-      { label: "payload", cell: (row) => html`<div class="payload">${row.decoded ?? row.payload ?? "binary data"}</div>` },
-    ]} />`}<//>`;
+const columns = (place) => [
+  place && { label: "partition", number: true, cell: (row) => count(row.partition) },
+  { label: "offset", number: true, cell: (row) => count(row.offset) },
+  { label: "publish_time", cell: (row) => html`<${Time} us=${row.time_us} />` },
+  { label: "key", cell: (row) => html`<code>${row.key ?? ""}</code>` },
+  { label: place ? "value or payload" : "payload", cell: (row) => html`<div class="payload">${row.value ?? row.decoded ?? row.payload ?? "binary data"}</div>` },
+  place && { label: "value_error", cell: (row) => row.value_error ?? "" },
+].filter(Boolean);
+
+/** The newest rows of the table or, without one, the newest messages. */
+function Sample({ topic, part, table }) {
+  const found = useLoaded((signal) => (table
+    ? get(`/topics/${topicPath(topic)}/table/sample`, { limit: 5 }, signal)
+    : get(`/topics/${topicPath(part)}/message-search`, { limit: 5, newest_first: true }, signal)), [topic, part, table?.committed_us]);
+  return html`<p class="muted">${table ? "The newest rows of the table." : "The newest messages; they are rows once they are in objects."}</p>
+    <${Loaded} from=${found}>${(value) => html`<${Table} label="Sample of rows" rows=${table ? value : value.messages}
+      rowKey=${(row) => `${row.partition} ${row.offset}`}
+      empty=${html`<${Empty} title="There are no rows">Publish something, and wait until its ledger is an object.<//>`}
+      columns=${columns(Boolean(table))} />`}<//>`;
 }
 
-function Paste({ topic }) {
+function Paste({ topic, table, places }) {
   const [namespace, name] = topic.slice(1).split("/");
+  const lake = places.lake || "LAKE";
+  const named = `${places.database || "sulina"}.${(table?.table ?? `${namespace}__${name}`).split(".").at(-1)}`;
   const lines = [
     ["sulina sql", `sulina sql 'SELECT * FROM "${topic}" LIMIT 10'`],
-    ["DuckDB", `SELECT * FROM read_parquet('LAKE/ledgers/namespace=${namespace}/topic=${name}/*/*.parquet', hive_partitioning = true) LIMIT 10`],
-    ["Spark", `spark.read.format("sulina").option("path", "LAKE").option("topic", "${topic}").load()`],
-    ["Athena", `SELECT * FROM sulina.${namespace}__${name} LIMIT 10`],
+    ["DuckDB", `SELECT * FROM read_parquet('${lake}/ledgers/namespace=${namespace}/topic=${name}/*/*.parquet', hive_partitioning = true) LIMIT 10`],
+    ["Spark", `spark.read.format("sulina").option("path", "${lake}").option("topic", "${topic}").load()`],
+    ["Athena", `SELECT * FROM ${named} LIMIT 10`],
   ];
-  return html`<p class="muted">LAKE is the brokers' <code>--tier</code>, such as s3://bucket/prefix.</p>
+  return html`${!places.lake && html`<p class="muted">LAKE is the brokers' <code>--tier</code>, such as s3://bucket/prefix.</p>`}
     <div class="stack">${lines.map(([name, text]) => html`<div key=${name} class="command"><span>${name}</span><code>${text}</code><${CopyButton} text=${text} /></div>`)}</div>`;
+}
+
+/** The Iceberg table of a topic, if the brokers know a catalog. */
+function Iceberg({ topic, table, reload }) {
+  const path = `/topics/${topicPath(topic)}/table/backfill`;
+  const update = may("topics", topic) && html`<${Act} small label=${table ? "Bring it up to date" : "Create the table"} title=${table ? "Bring it up to date" : "Create the table"}
+    explain="Adds the objects of the topic that its table lacks." act=${() => post(path)} done=${reload}
+    copy=${() => ({ cli: `sulina table backfill ${topic}`, verb: "POST", path })} />`;
+  return html`<h3>Iceberg table</h3>
+    ${table ? html`<${Facts} rows=${[
+      ["Table", html`<code>${table.table}</code>`],
+      ["Rows", count(table.records)],
+      ["Objects", `${count(table.objects)}, ${bytes(table.bytes)}`],
+      ["Snapshots", count(table.snapshots)],
+      ["Behind the topic", table.behind_seconds ? duration(table.behind_seconds) : "no"],
+      ["Changed", html`<${Time} us=${table.committed_us} relative />`],
+      ["Payloads that do not fit the schema", count(table.rejected)],
+    ]} />` : html`<p class="muted">The topic has no table yet.</p>`}
+    <p>${update}</p>`;
 }
 
 const SIZE = 50;
 
-function All({ query }) {
-  const skip = Number(query.skip ?? 0);
-  const asked = { text: query.text, failed: query.failed, skip: skip || undefined, limit: SIZE };
-  const found = useLoaded((signal) => get("/lake", asked, signal), [query.text, query.failed, skip], 10000);
+function All({ query, skip, asked, found }) {
   return html`<${Card} title="Topics" actions=${html`<${CopyAs} path="/lake" query=${asked} />`}>
     <div class="filters" role="search"><${SearchField} label="Search topics by name" text=${query.text} />
       <label class="check"><input type="checkbox" checked=${query.failed === "true"}
@@ -77,22 +105,28 @@ function All({ query }) {
   <//>`;
 }
 
-function Topic({ topic }) {
+function Topic({ topic, places }) {
   const found = useLoaded((signal) => get(`/topics/${topicPath(topic)}`, {}, signal), [topic]);
+  const tables = useLoaded((signal) => (places.catalog ? get("/tables", {}, signal) : []), [topic, places.catalog], 30000);
+  const table = tables.value?.find((each) => each.topic === topic);
   return html`<${Card} title=${topic} actions=${html`<${CopyAs} cli=${`sulina ledger list ${topic}`} path=${`/topics/${topicPath(topic)}/tier`} />
       <a class="button small" href=${topicLink(topic, { tab: "ledgers" })}>Ledgers and objects</a>`}>
     <${Loaded} from=${found}>${(value) => {
       const part = value.partitions ? `${topic}-part-0` : topic;
       return html`${part !== topic && html`<p class="muted">Of ${part}:</p>`}
         <${Freshness} topic=${part} />
-        <h3>Sample of rows</h3><${Sample} topic=${part} />
-        <h3>Query it</h3><${Paste} topic=${topic} />`;
+        ${places.catalog && html`<${Loaded} from=${tables}>${() => html`<${Iceberg} topic=${topic} table=${table} reload=${tables.reload} />`}<//>`}
+        <h3>Sample of rows</h3>${tables.value && may("consume", topic) && html`<${Sample} topic=${topic} part=${part} table=${table} />`}
+        <h3>Query it</h3><${Paste} topic=${topic} table=${table} places=${places} />`;
     }}<//>
   <//>`;
 }
 
 export function Lake({ query }) {
   const { overview } = useLive();
+  const skip = Number(query.skip ?? 0);
+  const asked = { text: query.text, failed: query.failed, skip: skip || undefined, limit: SIZE };
+  const found = useLoaded((signal) => get("/lake", asked, signal), [query.text, query.failed, skip], 10000);
   const tiers = (overview?.brokers ?? []).filter((each) => each.tier);
   return html`<${Page} title="Lake" about="Closed ledgers become Parquet objects, which Spark and SQL engines read."
       actions=${html`<${CopyAs} path="/lake" />`}>
@@ -107,7 +141,7 @@ export function Lake({ query }) {
       { label: "Objects written", number: true, cell: (row) => count(row.tier.objects) },
       { label: "Failed attempts", number: true, cell: (row) => html`<${Pill} kind=${row.tier.failures ? "warn" : ""}>${count(row.tier.failures)}<//>` },
     ]} /><//>`}
-    ${query.topic && html`<${Topic} key=${query.topic} topic=${query.topic} />`}
-    <${All} query=${query} />
+    ${query.topic && found.value && html`<${Topic} key=${query.topic} topic=${query.topic} places=${found.value} />`}
+    <${All} query=${query} skip=${skip} asked=${asked} found=${found} />
   <//>`;
 }
