@@ -50,7 +50,7 @@ format: .venv/.stamp-dev ## format the code and fix what can be fixed safely
 	@$(bin)/ruff format .
 
 .PHONY: bench
-bench: .venv/.stamp-bench .venv/.stamp-project ## measure Sulina next to Kafka, NATS, Redis and RabbitMQ
+bench: .venv/.stamp-bench .venv/.stamp-project ## measure Sulina next to Kafka, Pulsar, NATS, Redis and RabbitMQ
 	@$(bin)/python -m benchmarks $(ARGS)
 
 .PHONY: simulate

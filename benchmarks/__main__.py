@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks import markdown, program, turns
 from benchmarks import options as command_line
-from benchmarks import program, turns
 from benchmarks.cell import CellFailure
 from benchmarks.fetch import FETCHED, CannotFetch
 from benchmarks.options import BenchmarkOptions
@@ -68,7 +68,7 @@ def show_profile(options: BenchmarkOptions, console: Console) -> int:
 
 def show_all(options: BenchmarkOptions, console: Console) -> int:
     """Measure everything that is not measured yet, and write and print the results."""
-    left = 0 if options.report else measure(options, console)
+    left = 0 if options.report or options.publish else measure(options, console)
     found = turns.read_all(options.out)
     if not found:
         console.print(f"nothing was measured: {options.out} has no turns", style="red")
@@ -82,6 +82,10 @@ def show_all(options: BenchmarkOptions, console: Console) -> int:
     console.print(f"written: {path}", highlight=False)
     if options.plot:
         program.draw(partial(_write_plot, results), options.out / "results.svg", console)
+    if options.publish:
+        for document in markdown.publish(results):
+            console.print(f"written: {document}", highlight=False)
+        program.draw(partial(_write_plot, results), markdown.ROOT / markdown.PLOT, console)
     broken = [
         outcome
         for outcome in results.outcomes

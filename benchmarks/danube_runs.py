@@ -20,8 +20,9 @@ from typing import Any, Final
 from benchmarks.program import data_folder
 from benchmarks.stats import Percentiles, steady, summarize
 from benchmarks.systems.base import CannotStart, SystemServer
+from benchmarks.systems.danube_ import start_danube
 from benchmarks.watch import cpu_seconds
-from localstack.emulators.server import HOST, free_ports
+from localstack.emulators.server import HOST
 from localstack.environments import environment
 
 WARM_UP: Final = 50
@@ -177,16 +178,8 @@ def sulina_server(parent: Path) -> Iterator[SystemServer]:
 @contextmanager
 def danube_server(program: Path, parent: Path) -> Iterator[SystemServer]:
     """Danube's broker, alone, with its defaults."""
-    admin, metrics, raft = (f"{HOST}:{port}" for port in free_ports(3))
     with _new_server(parent) as (server, folder):
-        server.run(
-            [
-                *(str(program), "--mode", "standalone", "--data-dir", str(folder / "data")),
-                *("--broker-addr", f"{HOST}:{server.port}", "--admin-addr", admin),
-                *("--prom-exporter", metrics, "--raft-addr", raft),
-            ],
-            {"RUST_LOG": "error"},
-        )
+        start_danube(server, str(program), folder)
         yield server.started(_START_SECONDS)
 
 

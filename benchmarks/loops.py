@@ -24,6 +24,13 @@ async def some_at_once(make: Callable[[int], Awaitable[Sender]], count: int) -> 
     return made
 
 
+async def prime(cell: Cell, senders: Sequence[Sender]) -> None:
+    """Send one record to each topic, a limited number at a time: the first one opens its files."""
+    payload = os.urandom(cell.size)
+    for first in range(0, len(senders), AT_ONCE):
+        await asyncio.gather(*(send(payload) for send in senders[first : first + AT_ONCE]))
+
+
 async def run_loops(cell: Cell, senders: Sequence[Sender], shared: SharedCounters) -> LoopReport:
     """Send with all ``senders`` until the cell is over; the warm-up is not part of the report.
 

@@ -118,6 +118,9 @@ class BenchmarkOptions:
     report: bool = option(
         False, "measure nothing: print tables and write files from the turns that --out has"
     )
+    publish: bool = option(
+        False, "like --report, and put tables and plot into README.md and docs/benchmarks.md"
+    )
     fetch: bool = option(
         False, "get Kafka and Pulsar with Maven and the newest NATS with Go, and exit"
     )

@@ -1,4 +1,4 @@
-"""Plots throughput, latency and memory, with Sulina's ratio above each other bar."""
+"""Plots a run: one panel per measure, one bar per system, with the value and Sulina's ratio."""
 
 from __future__ import annotations
 
@@ -20,111 +20,108 @@ from benchmarks.units import count_name, memory_name, size_name, times_name
 
 # Sulina stands out; the other colors can be told apart by color-blind readers.
 COLOURS = {
-    OURS: "#0b7285",
-    "sulina-3": "#66a9b5",
+    "sulina": "#0b7285",
+    "kafka": "#4c5b66",
+    "pulsar": "#5b8def",
     "nats": "#e8a33d",
     "redis": "#c2553f",
     "rabbitmq": "#8f7fb8",
+    "danube": "#6a9a5b",
 }
 INK = "#22303a"
 FAINT = "#8a979f"
 STYLE = {
     "font.family": "DejaVu Sans",
-    "font.size": 10,
+    "font.size": 9,
     "text.color": INK,
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "axes.grid.axis": "y",
+    "axes.grid.axis": "x",
     "axes.axisbelow": True,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    "axes.titlepad": 12,
+    "axes.titlesize": 10,
     "grid.color": "#e3e8eb",
     "xtick.color": INK,
     "ytick.color": INK,
-    "xtick.bottom": False,
+    "ytick.left": False,
     "svg.hashsalt": "sulina",
 }
-WIDTH = 0.84  # of a group of bars
 
 
 def write_plot(results: RunResults, path: Path) -> None:
     """Draw ``results`` into an SVG file. The same results give the same file."""
     with pyplot.rc_context(STYLE):
-        figure, panels = pyplot.subplot_mosaic(
-            [["throughput", "throughput"], ["latency", "memory"]],
-            figsize=(12, 9.5),
-            height_ratios=[1.15, 1],
-        )
-        _throughput(panels["throughput"], results)
-        _latency(panels["latency"], results)
-        _memory(panels["memory"], results)
-        _legend(figure, results)
-        figure.tight_layout(rect=(0, 0.055, 1, 0.935), h_pad=3, w_pad=3)
+        height = 2.6 + 0.52 * len(results.systems)
+        figure, panels = pyplot.subplots(2, 3, figsize=(14, height), sharey=True)
+        sizes = sorted({cell.cell.size for cell in results.measured(load="throughput")})
+        for axes, size in zip(panels[0], (*sizes, None, None, None), strict=False):
+            _throughput(axes, results, size)
+        _latency(panels[1][0], results)
+        _loop(panels[1][1], results)
+        _memory(panels[1][2], results)
+        _titles(figure, results)
+        figure.tight_layout(rect=(0, 0.06, 1, 0.94), h_pad=2, w_pad=1.5)
         figure.savefig(path, metadata={"Date": None})
         pyplot.close(figure)
 
 
-def _throughput(axes: Any, results: RunResults) -> None:
-    cells = results.measured(load="throughput")
-    sizes = sorted({cell.cell.size for cell in cells})
-    groups = [[cell for cell in cells if cell.cell.size == size] for size in sizes]
+def _throughput(axes: Any, results: RunResults, size: int | None) -> None:
+    if size is None:
+        axes.set_axis_off()
+        return
+    disk = results.yardsticks.sequential_mb_per_s * 1e6 / size
     _bars(
         axes,
-        results.systems,
-        groups,
+        results,
+        [cell for cell in results.measured(load="throughput") if cell.cell.size == size],
         value=lambda cell: cell.records_per_s,
         label=lambda cell: count_name(cell.records_per_s),
-        better=lambda cell: _better(results, cell, "throughput"),
+        measure="throughput",
+        limit=disk,
     )
-    axes.set_xticks(range(len(sizes)), [f"{size_name(size)} records" for size in sizes])
-    axes.set_title("Records a second, end to end, 1 producer and 1 consumer (more is better)")
-    disk = results.yardsticks.sequential_mb_per_s
-    for place, size in enumerate(sizes):
-        limit = disk * 1e6 / size
-        axes.hlines(limit, place - WIDTH / 2, place + WIDTH / 2, color=INK, ls=":", lw=1.2)
-    note = f"dotted: plain sequential write, one fdatasync a MiB ({disk:,.0f} MB/s)"
-    axes.set_xlabel(note, fontsize=8.5)
-    _log(axes, [cell.records_per_s for cell in cells] + [disk * 1e6 / size for size in sizes])
-    axes.yaxis.set_major_formatter(lambda value, _: count_name(value))
+    axes.set_title(f"records/s of {size_name(size)}, end to end (more is better)")
 
 
 def _latency(axes: Any, results: RunResults) -> None:
-    cells = results.measured(load="latency")
-    axes.set_title("Latency end to end, ms (less is better)")
-    names = (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"))
+    cells = [cell for cell in results.measured(load="latency") if cell.latency is not None]
+    _bars(
+        axes,
+        results,
+        cells,
+        value=lambda cell: cell.latency.p99 if cell.latency else 0.0,
+        label=lambda cell: (
+            f"{cell.latency.p50:.3g} / {cell.latency.p99:.3g} / {cell.latency.p999:.3g}"
+            + ("" if kept_rate(cell) else " *")
+            if cell.latency
+            else ""
+        ),
+        measure="p99",
+        limit=results.yardsticks.sync.p99,
+    )
+    pace = f" at {cells[0].cell.rate:,}/s of {size_name(cells[0].cell.size)}" if cells else ""
+    axes.set_title(f"p99 ms{pace} (less is better)")
+    axes.set_xlabel("p50 / p99 / p99.9 end to end; * rate not kept: a queue grew", fontsize=8)
 
-    def of(name: str) -> Callable[[CellResult], float]:
-        return lambda cell: float(getattr(cell.latency, name))
 
-    for place, (name, _) in enumerate(names):
-        value = of(name)
-        _bars(
-            axes,
-            results.systems,
-            [cells],
-            value=value,
-            label=lambda cell, value=value: (  # type: ignore[misc]
-                f"{value(cell):.3g}" + ("" if kept_rate(cell) else "*")
-            ),
-            better=lambda cell, name=name: _better(results, cell, name),  # type: ignore[misc]
-            start=place,
-        )
-        bare = float(getattr(results.yardsticks.sync, name))
-        axes.hlines(bare, place - WIDTH / 2, place + WIDTH / 2, color=INK, ls=":", lw=1.2)
-    axes.set_xticks(range(len(names)), [label for _, label in names])
-    notes = ["dotted: a bare 4 KiB append + fdatasync"]
-    if cells:
-        notes.insert(0, f"at {cells[0].cell.rate:,} msg/s of {size_name(cells[0].cell.size)}")
-    if not all(kept_rate(cell) for cell in cells):
-        notes.append("* rate not kept: a queue grew")
-    axes.set_xlabel("; ".join(notes), fontsize=8.5)
-    values = [of(name)(cell) for cell in cells for name, _ in names]
-    _log(axes, [*values, results.yardsticks.sync.p50])
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+def _loop(axes: Any, results: RunResults) -> None:
+    cells = results.measured(load="loop")
+    _bars(
+        axes,
+        results,
+        cells,
+        value=lambda cell: cell.records_per_s,
+        label=lambda cell: (
+            count_name(cell.records_per_s)
+            + (f", p99 {cell.latency.p99:,.3g} ms" if cell.latency else "")
+        ),
+        measure="throughput",
+    )
+    count = f"{cells[0].cell.loops:,} " if cells else ""
+    axes.set_title(f"sends/s of {count}producers, one in flight each (more is better)")
 
 
 def _memory(axes: Any, results: RunResults) -> None:
@@ -134,101 +131,89 @@ def _memory(axes: Any, results: RunResults) -> None:
         for system in results.systems
         if (cells := results.measured(system=system.name))
     ]
-    ours = next((cell for cell in largest if cell.cell.system == OURS), None)
-
-    def better(cell: CellResult) -> str:
-        if ours is None or cell is ours:
-            return ""
-        return times_name(cell.peak_memory / ours.peak_memory)
-
     _bars(
         axes,
-        results.systems,
-        [largest],
+        results,
+        largest,
         value=lambda cell: cell.peak_memory / (1 << 20),
         label=lambda cell: memory_name(cell.peak_memory),
-        better=better,
+        measure="",
     )
-    axes.set_xticks([])
-    axes.set_title("Peak memory of the server, MiB (less is better)")
-    axes.set_xlabel("the largest of all cells, children included", fontsize=8.5)
-    axes.margins(y=0.18)
+    axes.set_title("peak memory of the server, MiB (less is better)")
+    axes.set_xlabel("the largest of all cells, children included", fontsize=8)
 
 
 def _bars(
     axes: Any,
-    systems: Sequence[SystemInfo],
-    groups: Sequence[Sequence[CellResult]],
+    results: RunResults,
+    cells: Sequence[CellResult],
     *,
     value: Callable[[CellResult], float],
     label: Callable[[CellResult], str],
-    better: Callable[[CellResult], str],
-    start: int = 0,
+    measure: str,
+    limit: float | None = None,
 ) -> None:
-    """Groups of bars, each with its value and, in color, Sulina's ratio to it."""
-    order = {system.name: place for place, system in enumerate(systems)}
-    step = WIDTH / max(len(order), 1)
-    for place, group in enumerate(groups, start):
-        for cell in group:
-            x = place - WIDTH / 2 + (order[cell.cell.system] + 0.5) * step
-            height = value(cell)
-            axes.bar(x, height, step * 0.9, **_look(systems[order[cell.cell.system]]))
-            place_above = {"xy": (x, height), "textcoords": "offset points", "ha": "center"}
-            weight = "bold" if cell.cell.system == OURS else "normal"
-            number = axes.annotate(
-                label(cell), xytext=(0, 3), fontsize=8.5, fontweight=weight, **place_above
-            )
-            number.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8})
-            if ratio := better(cell):
-                look = {"fontsize": 8.5, "fontweight": "bold", "color": COLOURS[OURS]}
-                axes.annotate(ratio, xytext=(0, 15), **look, **place_above)
+    """A bar per system, with its value and, in color, Sulina's ratio to it, on a log scale."""
+    rows = {system.name: row for row, system in enumerate(results.systems)}
+    shown = [value(cell) for cell in cells if value(cell) > 0]
+    for cell in cells:
+        row = rows[cell.cell.system]
+        axes.barh(row, value(cell), 0.72, **_look(results.systems[row]))
+        weight = "bold" if cell.cell.system == OURS else "normal"
+        place = {"xy": (value(cell), row), "textcoords": "offset points", "va": "center"}
+        text = label(cell)
+        axes.annotate(text, xytext=(4, 0), fontsize=8, fontweight=weight, **place)
+        if ratio := _better(results, cell, measure):
+            look = {"fontsize": 8, "fontweight": "bold", "color": COLOURS[OURS]}
+            axes.annotate(ratio, xytext=(9 + 4.9 * len(text), 0), **look, **place)
+    if limit is not None and shown:
+        axes.axvline(limit, color=INK, ls=":", lw=1.2)
+        shown.append(limit)
+    if shown:
+        axes.set_xscale("log")
+        # Room for the labels to the right of the longest bar.
+        axes.set_xlim(min(shown) / 2, max(shown) * (max(shown) / min(shown)) ** 0.6 * 4)
+        axes.minorticks_off()
+    axes.set_yticks(range(len(rows)), [_title(system) for system in results.systems])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.xaxis.set_major_formatter(lambda number, _: count_name(number))
+
+
+def _title(system: SystemInfo) -> str:
+    return system.title if system.synced else f"{system.title} †"
 
 
 def _look(system: SystemInfo) -> dict[str, Any]:
     """Hatched if an acknowledgement guarantees less than Sulina's."""
-    look = {"facecolor": COLOURS.get(system.name, FAINT), "edgecolor": "white", "linewidth": 0}
+    colour = COLOURS.get(system.name.partition("-")[0], FAINT)
+    look = {"facecolor": colour, "edgecolor": "white", "linewidth": 0}
+    if system.name.partition("-")[2].startswith("3"):
+        look["alpha"] = 0.6
     return look if system.synced else {**look, "hatch": "///"}
 
 
 def _better(results: RunResults, cell: CellResult, measure: str) -> str:
     ours = results.ours(cell)
-    if ours is None or ours is cell:
+    if not measure or ours is None or ours is cell:
         return ""
     return times_name(getattr(advantage(ours, cell), measure))
 
 
-def _log(axes: Any, values: Sequence[float]) -> None:
-    """A logarithmic scale with space for two labels above the highest bar."""
-    shown = [value for value in values if value > 0]
-    if shown:
-        axes.set_yscale("log")
-        axes.set_ylim(min(shown) / 3, max(shown) * 3)
-        axes.minorticks_off()
-
-
-def _legend(figure: Any, results: RunResults) -> None:
-    handles = [pyplot.Rectangle((0, 0), 1, 1, **_look(system)) for system in results.systems]
-    titles = [
-        f"{system.title} {system.version}" + ("" if system.synced else " (not synced)")
-        for system in results.systems
-    ]
-    figure.legend(
-        handles, titles, loc="upper left", bbox_to_anchor=(0.012, 0.965), ncols=4, frameon=False
-    )
+def _titles(figure: Any, results: RunResults) -> None:
     figure.suptitle(
         "Sulina and other messaging systems, each with its Python client",
-        x=0.018,
-        y=0.985,
+        x=0.012,
         ha="left",
         fontsize=14,
         fontweight="bold",
     )
     machine = results.machine
     figure.text(
-        0.018,
         0.012,
-        "Coloured: how many times better Sulina is. Hatched: acknowledges before data is synced "
-        "to disk, so a power failure loses acknowledged records.\n"
+        0.012,
+        "Coloured: how many times better Sulina's single process is. † and hatched: acknowledges "
+        "before data is synced to disk, so a power failure loses acknowledged records. Dotted: the "
+        "disk alone.\n"
         f"{machine.processor}, {machine.cores} cores, {machine.filesystem}, {machine.kernel}, "
         f"Python {machine.python}, {results.when}",
         fontsize=8,

@@ -21,7 +21,8 @@ from benchmarks.cell import Cell, ProducerReport, SharedCounters
 
 STAMP = struct.Struct("<qq")  # CLOCK_MONOTONIC in ns, sequence number
 TICK_NS = 1_000_000
-LATE_FACTOR = 2  # a system that cannot keep the rate gets this many times the duration
+LATE_FACTOR = 2  # a system that cannot keep the rate gets this many times the duration,
+LATE_SECONDS = 5  # or so many seconds more
 
 
 class RecordSource:
@@ -108,7 +109,7 @@ class RecordSource:
         cell = self.cell
         seconds = cell.warm_up + cell.seconds
         total = max(int(rate * seconds), 1)
-        give_up = self._begun_ns + int(seconds * LATE_FACTOR * 1e9)
+        give_up = self._begun_ns + int(max(seconds * LATE_FACTOR, seconds + LATE_SECONDS) * 1e9)
         warming = True
         self._shared.total = total
         async with _Ticks() as ticks:

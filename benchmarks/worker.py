@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Literal
 
 from benchmarks.cell import Cell, ConsumerReport, LoopReport, ProducerReport, SharedCounters
-from benchmarks.loops import run_loops
+from benchmarks.loops import prime, run_loops
 from benchmarks.sink import RecordSink
 from benchmarks.source import RecordSource
 from benchmarks.systems import SYSTEMS
@@ -72,6 +72,7 @@ def _run(role: Role, cell: Cell, port: int, shared: SharedCounters, pipe: Connec
 
     async def loop() -> LoopReport:
         async with system.senders(port, cell.loops) as senders:
+            await prime(cell, senders)
             await ready()
             return await run_loops(cell, senders, shared)
 

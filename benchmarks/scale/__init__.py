@@ -1,0 +1,1 @@
+"""How cost grows with the work: CPU and memory per unit, connections, history, lookups."""
