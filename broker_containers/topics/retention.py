@@ -204,6 +204,13 @@ class Retention:
                 f"the policy of {topic.name} would remove it again at once: first change "
                 "retention_ms, retention_bytes or delete_consumed, with `sulina topic policy`"
             )
+        limit = topic.policy.backlog_bytes if topic.policy.backlog_drop_oldest else 0
+        behind = sum(ref.bytes for ref in removed) + sum(each.bytes for each in backlog_of(topic))
+        if limit and topic.subscriptions and behind > limit:
+            raise Refused(
+                f"backlog_drop_oldest of {topic.name} would remove it again at once: first raise "
+                f"backlog_bytes above {behind:,}, with `sulina topic policy`"
+            )
         return await log.restore()
 
     async def _limit_backlog(self, topic: Topic, log: ManagedLedger, policy: Policy) -> None:
@@ -229,7 +236,7 @@ class Retention:
             use -= each.bytes
             count += 1
         if count:
-            await log.trim(refs[:count])
+            count = await self._remove(log, refs, count)
             _log.info("%s: removed its %d oldest ledgers: backlog_bytes", topic.name, count)
         elif len(weighed) == 1:
             await log.roll()  # only a closed ledger can be removed, once another has begun

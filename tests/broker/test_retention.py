@@ -140,6 +140,11 @@ async def test_a_backlog_beyond_its_limit_refuses_producers_or_loses_its_oldest(
     await publish(client, TOPIC, [b"there is room"])
     log = log_in(cluster)
     assert 0 < log.start < 60 and sum(ref.bytes for ref in log.refs) < 5000
+    with pytest.raises(Refused, match="first raise backlog_bytes above"):
+        await client.admin.topics.undo_retention(TOPIC)
+    await set_policy(client, backlog_bytes=100_000)
+    await client.admin.topics.undo_retention(TOPIC)
+    assert await read_all(client, TOPIC) == [*numbered(60), b"there is room"]
 
 
 async def look(cluster: MovedCluster) -> list[bool]:
