@@ -31,7 +31,7 @@ CODE: Final = "sulina.zip"
 MANIFEST: Final = "manifest.json"
 ARCHITECTURES: Final = {"arm64": "aarch64", "x86_64": "x86_64"}
 """Of EMR applications, each with the name that Linux has for it."""
-JOBS: Final = ("compaction", "ledger_audit", "replay_query", "topic_statistics", "upsert")
+JOBS: Final = ("compaction", "erase", "ledger_audit", "replay_query", "topic_statistics", "upsert")
 
 _ROOT: Final = Path(__file__).parents[1]
 _PACKAGES: Final = ("emr_jobs", "sulina")

@@ -66,7 +66,7 @@ def sql(settings: CliSettings, query: str, lake: str, form: str | None, memory: 
     printer = ResultPrinter(form or ("json" if settings.json else "table"), _TABLE_ROWS)
     with (
         BlockingConnection(make_client(settings)) as connection,
-        SqlSession(connection, _lake(lake), memory) as session,
+        SqlSession(connection, open_lake(lake), memory) as session,
     ):
         for batch in session.run(text):
             if not printer.take(batch):
@@ -74,7 +74,8 @@ def sql(settings: CliSettings, query: str, lake: str, form: str | None, memory: 
         printer.finish()
 
 
-def _lake(url: str) -> Lake | None:
+def open_lake(url: str) -> Lake | None:
+    """The lake at a URL, or None."""
     from sulina.tables.objects import Lake, LakePlace
 
     return Lake(LakePlace.parse(url)) if url else None

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sulina
-from emr_jobs.jobs import compaction, ledger_audit, replay_query, topic_statistics
+from emr_jobs.jobs import compaction, erase, ledger_audit, replay_query, topic_statistics
 from emr_jobs.jobs.auditing import audit_object
 from emr_jobs.source.objects import list_parts
 from emr_jobs.source.options import ReadBounds, ReadOptions, StoreLocation, TopicPatterns
@@ -319,7 +319,7 @@ def test_a_query_is_replayed_into_a_topic_once(
 def test_help_has_examples_and_mistakes_are_sentences(
     lake: LakeFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for job in (topic_statistics, ledger_audit, compaction, replay_query):
+    for job in (topic_statistics, ledger_audit, compaction, erase, replay_query):
         with pytest.raises(SystemExit) as ended:
             job.main(["--help"])
         assert ended.value.code == 0
@@ -331,3 +331,41 @@ def test_help_has_examples_and_mistakes_are_sentences(
 
 
 _REPLAY = ["--query", "SELECT 1", "--url", "sulina://127.0.0.1:1", "--to", "/a/b"]
+
+
+# ---- erase ----
+
+
+def test_records_that_a_condition_finds_are_erased_and_the_unjudged_counted(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lake").mkdir()
+    tier = ("--tier", f"file://{tmp_path}/lake", "--tier-local", "0")
+    schema = '{"type": "object", "properties": {"id": {"type": "integer"}}}'
+
+    async def publish(url: str) -> None:
+        async with sulina.connect(url) as client, client.producer(ORDERS) as producer:
+            await producer.send_many([b'{"id": %d}' % number for number in range(10)])
+            await producer.send(b"no JSON")
+
+    async def read(url: str) -> list[bytes]:
+        async with sulina.connect(url) as client:
+            found = await client.read(ORDERS, sulina.Start.earliest())
+            return [bytes(body) for batch in found for body in batch.payloads]
+
+    with SulinaProcess(tmp_path / "data", *tier) as broker:
+        asyncio.run(publish(broker.url))
+        arguments = [
+            *("--path", str(tmp_path / "lake"), "--topic", ORDERS, "--url", broker.url),
+            *("--payload", "json", "--payload-schema", schema, "--where", "value.id % 3 = 0"),
+        ]
+        assert erase.main(arguments) == 2
+        assert "1 records can't be judged" in capsys.readouterr().err
+        assert erase.main([*arguments, "--unjudged", "keep"]) == 0
+        done = result(capsys)
+        assert [done[name] for name in ("records", "unjudged", "erased")] == [4, 1, 4]
+        left = asyncio.run(read(broker.url))
+        assert [bool(body) for body in left] == [number % 3 != 0 for number in range(10)] + [True]
+        assert erase.main([*arguments, "--dry-run"]) == 0
+        again = result(capsys)
+        assert [again[name] for name in ("records", "unjudged")] == [0, 1]
