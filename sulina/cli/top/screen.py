@@ -138,7 +138,11 @@ def _topics(topics: Sequence[TopicTraffic], view: View) -> RenderableType:
         )
     if topics:
         return table
-    empty = "no topic has this in its name" if view.filter else "no topic is open"
+    empty = (
+        "no topic has this in its name"
+        if view.filter
+        else "no topic had traffic in the last seconds"
+    )
     return Group(Text(title, style="italic"), Text(f"  {empty}", style="dim"))
 
 
