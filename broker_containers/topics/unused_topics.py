@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
+from weakref import WeakKeyDictionary
 
 from broker_containers.quotas.quotas import SYSTEM
 from broker_containers.topic_log.managed_ledger import ManagedLedger
@@ -53,7 +54,8 @@ class UnusedTopics:
         self._store = store
         self._clock = clock
         self._delete = delete
-        self._uses: dict[TopicName, _Use] = {}
+        self._uses: WeakKeyDictionary[Topic, _Use] = WeakKeyDictionary()
+        """By the open topic: after it was elsewhere, what is stored counts."""
         self.audit: RecordedDeletion | None = None
         self.in_use: Callable[[TopicName], Awaitable[bool]] = _never
         """Asks the owner of another partition whether somebody is connected."""
@@ -62,16 +64,16 @@ class UnusedTopics:
         """Delete a topic if nobody used it for long enough; returns whether it was deleted."""
         name, limit_ms = topic.name, topic.policy.delete_unused_ms
         if not limit_ms or name.namespace == SYSTEM:
-            self._uses.pop(name, None)
+            self._uses.pop(topic, None)
             return False
         now_us = self._clock.wall_us()
         step_us = limit_ms * 1000 // _PARTS
-        known = self._uses.get(name)
+        known = self._uses.get(topic)
         if known is None:
             stored = await last_use.get(self._store, name)
             if stored is None:  # from now on it is known
                 await last_use.put(self._store, name, stored := now_us)
-            known = self._uses[name] = _Use(stored, topic.counters.records_in)
+            known = self._uses[topic] = _Use(stored, topic.counters.records_in)
         published = topic.counters.records_in != known.records
         if topic.producers or topic.consumer_count or published:
             if now_us - known.stored_us >= step_us or published:
@@ -105,7 +107,7 @@ class UnusedTopics:
             await work()
         else:
             await self.audit.delete_unused(str(base), limit_ms, work)
-        self._uses.pop(topic.name, None)
+        self._uses.pop(topic, None)
         return True
 
 

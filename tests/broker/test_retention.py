@@ -13,6 +13,8 @@ from broker_containers.broker.settings import BrokerSettings
 from broker_containers.topic_log.managed_ledger import LedgerSettings, ManagedLedger
 from broker_containers.topics.retention_plan import expired, fates
 from sulina import Client, Refused, Start
+from sulina.errors import Retriable
+from sulina.metadata.keys import last_use
 from sulina.metadata.keys.ledger_list import LedgerList, LedgerRef, LedgerState
 from sulina.metadata.keys.policy import Policy
 from sulina.names import TopicName
@@ -172,6 +174,21 @@ async def test_a_topic_that_nobody_used_is_deleted_and_one_in_use_is_not() -> No
         cluster.move(0.2)
         assert await look(cluster) == [True], "and restarts nothing"
         assert await client.admin.topics.list() == ()
+
+
+async def test_a_topic_that_was_used_elsewhere_is_not_deleted_when_it_comes_back(
+    cluster: MovedCluster, client: Client
+) -> None:
+    await client.admin.topics.create(TOPIC)
+    await set_policy(client, delete_unused_ms=HOUR * 1000)
+    await client.admin.topics.describe(TOPIC)
+    assert await look(cluster) == [False]
+    name, broker = TopicName.parse(TOPIC), cluster.broker
+    await broker.unload(name, Retriable("it moves"))
+    cluster.move(2)
+    await last_use.put(broker.store, name, cluster.clock.wall_us())  # by its owner meanwhile
+    await client.admin.topics.describe(TOPIC)
+    assert await look(cluster) == [False]
 
 
 async def test_partitions_are_deleted_together_once_none_was_used(
