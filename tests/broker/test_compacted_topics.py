@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -57,13 +58,18 @@ async def fill(client: Client) -> None:
     for number, keys in enumerate(OF_ROUND):
         payloads = [b"%s %d" % (key.encode(), number) for key in keys]
         await publish(client, TOPIC, payloads, keys=keys, batch_records=100)
-        await client.admin.ledgers.offload(TOPIC)
+        await tier_all(client)
 
-        async def tiered() -> bool:
-            rows = await client.admin.ledgers.list(TOPIC)
-            return all(row.where == "object" for row in rows if row.records)
 
-        await eventually(tiered)
+async def tier_all(client: Client) -> None:
+    """Wait until everything is in objects only."""
+    await client.admin.ledgers.offload(TOPIC)
+
+    async def tiered() -> bool:
+        rows = await client.admin.ledgers.list(TOPIC)
+        return all(row.where == "object" for row in rows if row.records)
+
+    await eventually(tiered)
 
 
 async def wait_erased(client: Client, topic: str, *keys: str) -> TopicErasure:
@@ -185,3 +191,16 @@ async def test_erasing_needs_an_object_store_and_digests(tmp_path: Path) -> None
             await client.admin.ledgers.erase(TOPIC, key_digests=(key_digest(b"k"),))
         with pytest.raises(Refused, match="SHA-256"):
             await client.admin.ledgers.erase(TOPIC, key_digests=("k",))
+
+
+async def test_expired_records_of_objects_are_passed_over(client: Client) -> None:
+    hour_us = 3_600_000_000
+    now_us = time.time_ns() // 1000
+    async with client.producer(TOPIC, batch_records=1) as producer:
+        for age in (3, 2, 0):
+            await producer.send(b"%d" % age, publish_time_us=now_us - age * hour_us)
+    await tier_all(client)
+    await client.admin("topic.policy", {"topic": TOPIC, "ttl_ms": 3_600_000})
+    async with client.consumer(TOPIC, "late", start=Start.earliest()) as consumer:
+        assert [message.payload for message in await take(consumer, 1)] == [b"0"]
+    assert [each.payload for each in await read_messages(client, TOPIC)] == [b"3", b"2", b"0"]

@@ -82,6 +82,7 @@ class WatchedWriter:
         appended = self._writer.append(payload)
         watching = self._ledgers
         newest = watching.checker.appending(self.ledger)
+        watching.checker.sent(self.ledger, entry, payload)
 
         def confirmed(result: asyncio.Future[None]) -> None:
             if not result.cancelled() and result.exception() is None:
@@ -178,9 +179,13 @@ class SimBroker:
             except SulinaError:
                 await self.clock.sleep(0.2)
         self.broker = broker
-        door = SimDoor(broker)
+        door = self._door(broker)
         self.endpoint.up(machine, door)
         await door.unload_lost(self._chance.choice((0.3, 1.0, 3.0)))
+
+    def _door(self, broker: Broker) -> SimDoor:
+        """What clients of a process call."""
+        return SimDoor(broker)
 
     def kill(self) -> None:
         """Kill the process."""
@@ -326,6 +331,7 @@ class SimConsumerEnd:
     def deliver(self, frame: CachedFrame, chosen: int | None, attempt: int) -> bool:
         assert isinstance(self.clock, SimClock)
         self._client.handed_over(frame.data, self.clock.latest_us)
+        self._client.sending(self, frame, chosen)
         self.connection.push(self._client.got, self, bytes(frame.data), chosen)
         return True
 
@@ -347,6 +353,9 @@ class ConsumerClient:
 
     def handed_over(self, frame: Buffer, latest_us: int) -> None:
         """A broker sends a delivery; its clock has shown at most ``latest_us``."""
+
+    def sending(self, end: SimConsumerEnd, frame: CachedFrame, chosen: int | None) -> None:
+        """A broker sends a delivery; called at its end, before the network."""
 
     def got(self, end: SimConsumerEnd, frame: bytes, chosen: int | None) -> None:
         """A delivery."""

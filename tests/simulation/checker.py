@@ -78,6 +78,9 @@ class Checker:
         topic = self._topic_of.get(ledger)
         return 0 if topic is None else self.topics[topic].newest_epoch
 
+    def sent(self, ledger: int, entry: int, payload: Buffer) -> None:
+        """Called when a writer sends an entry, which may never be confirmed."""
+
     def in_time(self, owner: str, ledger: int, payload: Buffer, newest: int) -> None:
         """Called when a writer confirms an entry that it sent when ``newest`` was the newest epoch.
 
@@ -124,9 +127,9 @@ class Checker:
         serving = model.owners.setdefault(header.epoch, owner)
         if serving != owner:
             self.fail(f"{serving} and {owner} both serve {topic} in epoch {header.epoch}")
-        for step, content in enumerate(Frame(payload).payloads):
+        for step, content in enumerate(self.contents(Frame(payload))):
             self.records_confirmed += 1
-            self._is_at(model, header.base_offset + step, bytes(content), f"confirmed by {owner}")
+            self._is_at(model, header.base_offset + step, content, f"confirmed by {owner}")
 
     def _has_quorum(self, ledger: int, metadata: LedgerMetadata, entry: int, what: str) -> None:
         ensemble = metadata.ensemble_of(entry)
@@ -136,6 +139,10 @@ class Checker:
                 f"entry {entry} of ledger {ledger} is {what}, but of its ensemble {ensemble} "
                 f"only {have} have it"
             )
+
+    def contents(self, frame: Frame) -> list[bytes]:
+        """What each record of a frame is known by; all records of a run are different."""
+        return list(map(bytes, frame.payloads))
 
     def _is_at(self, model: TopicModel, offset: int, content: bytes, how: str) -> None:
         known = model.content.setdefault(offset, content)
@@ -283,11 +290,11 @@ class Checker:
         """Called when a consumer receives a frame, or chosen records of it. Returns the offsets."""
         header = parse_header(frame)
         offsets = []
-        for step, content in enumerate(Frame(frame).payloads):
+        for step, content in enumerate(self.contents(Frame(frame))):
             if chosen is None or chosen >> step & 1:
                 offset = header.base_offset + step
                 offsets.append(offset)
-                self._is_at(self.topics[topic], offset, bytes(content), "delivered")
+                self._is_at(self.topics[topic], offset, content, "delivered")
         return offsets
 
     def acking(self, topic: TopicName, subscription: str, offsets: list[int]) -> None:

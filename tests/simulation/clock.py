@@ -24,7 +24,7 @@ class SimClock:
         return self._loop.time() * self.rate
 
     def wall_us(self) -> int:
-        return EPOCH_US + int(self.now() * 1_000_000) + self._jumped_us
+        return EPOCH_US + int(self.now() * 1_000_000 * self._loop.calendar) + self._jumped_us
 
     def jump(self, off_us: int) -> None:
         """Set the error of the wall clock."""

@@ -99,6 +99,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
+        self.calendar = 1.0
+        """How many seconds pass on wall clocks in a second of the run."""
         self._timers: list[tuple[float, int, Any]] = []
         """Ordered by time, then by the order of the calls."""
         self._order = 0

@@ -30,7 +30,7 @@ from tests.simulation.switches import Switches
 
 _SHOWN = 60
 Mode = dict[str, bool]
-"""The kind of world: ``services``, ``tier``, ``tables``."""
+"""The kind of world: ``services``, ``tier``, ``tables``, ``life``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,12 @@ def replay_command(
     services: bool = False,
     tier: bool = False,
     tables: bool = False,
+    life: bool = False,
 ) -> str:
     """The command that repeats a run."""
     option = f" --without {without}" if without else ""
     mode = " --cluster" if services else " --tier" if tier else " --tables" if tables else ""
+    mode = " --life" if life else mode
     return f"python -m tests.simulation{mode} --seeds {seed} --trace{option}"
 
 
@@ -66,10 +68,11 @@ def run_many(
     services: bool = False,
     tier: bool = False,
     tables: bool = False,
+    life: bool = False,
 ) -> Iterator[RunOutcome]:
     """The outcomes, in the order of completion."""
     switches = Switches() if without is None else Switches().without(without)
-    mode = {"services": services, "tier": tier, "tables": tables}
+    mode = {"services": services, "tier": tier, "tables": tables, "life": life}
     work = partial(simulate, switches=switches, keep=_SHOWN, **mode)
     if jobs == 1 or len(seeds) == 1:
         yield from map(work, seeds)
@@ -120,6 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--tables", action="store_true", help="without a cluster: a lake, a table and who commits"
     )
+    parser.add_argument(
+        "--life", action="store_true", help="with policies: years pass, and records with them"
+    )
     parser.add_argument("--trace", action="store_true", help="show all events")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument(
@@ -129,7 +135,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="leave out a safeguard, or several: this+that",
     )
     options = parser.parse_args(arguments)
-    mode = {"services": options.cluster, "tier": options.tier, "tables": options.tables}
+    mode = {
+        "services": options.cluster,
+        "tier": options.tier,
+        "tables": options.tables,
+        "life": options.life,
+    }
     console = Console(stderr=options.json)
     if options.trace:
         return _show(console, options.seeds, options.without, mode)

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
+from broker_containers.subscriptions import frame_loader
 from broker_containers.topic_log import cleanup
 from broker_containers.topics import merging
 from sulina.errors import SulinaError
@@ -16,6 +17,7 @@ from tests.simulation.cluster import SimCluster
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.faults import Faults
+from tests.simulation.life_world import LifeFaults, LifeWorld
 from tests.simulation.loop import SimLoop, Stuck
 from tests.simulation.switches import Switches, patched
 from tests.simulation.tables_world import TablesWorld
@@ -25,6 +27,8 @@ from tests.simulation.watchdog import Spinning, watchdog
 
 _HEAL_SECONDS = 90.0
 _STEP = 0.05
+_LONGEST_UPLOAD_SECONDS = 12.0
+"""After that, an object that was noted for deletion is not written any more."""
 _CPU_SECONDS = 120.0
 """Much more than any seed takes."""
 
@@ -50,11 +54,13 @@ def simulate(
     services: bool = False,
     tier: bool = False,
     tables: bool = False,
+    life: bool = False,
 ) -> RunOutcome:
     """Run one seed to its end. Needs no event loop and logs nothing.
 
     With ``services`` the cluster's services assign topics to brokers; without, the faults do. With
     ``tier`` ledgers are offloaded. With ``tables`` there is no cluster, but a lake with a table.
+    With ``life`` ledgers are offloaded, days pass in a second, and topics have policies.
     """
     switches = switches or Switches()
     logging.disable(logging.CRITICAL)
@@ -68,7 +74,8 @@ def simulate(
             world = TablesWorld(seed, loop, trace, switches)
             run = world.run()
         else:
-            world, faults = _cluster(seed, loop, trace, switches, services=services, tier=tier)
+            mode = "services" if services else "tier" if tier else "life" if life else ""
+            world, faults = _cluster(seed, loop, trace, switches, mode)
             run = _run(world, faults)
         violation = None
         try:
@@ -86,16 +93,24 @@ def simulate(
 
 
 def _cluster(
-    seed: int, loop: SimLoop, trace: Trace, switches: Switches, *, services: bool, tier: bool
+    seed: int, loop: SimLoop, trace: Trace, switches: Switches, mode: str
 ) -> tuple[SimCluster, Faults]:
-    if tier:
+    if mode in ("tier", "life"):
         # Small pages, so that short lists of ledgers have several; undone with the other patches.
         patch.object(ledger_pages, "PAGE", 3).start()
         patch.object(merging, "_FEWEST", 2).start()
         patch.object(cleanup, "_SECONDS", 0.5).start()
+    if mode == "life":
+        lived = LifeWorld(seed, loop, trace, switches)
+        # Times that are compared with the calendar, and how soon it is looked at.
+        longest = (_LONGEST_UPLOAD_SECONDS * loop.calendar,)
+        patch.object(cleanup.ObjectCleanup.round, "__defaults__", longest).start()
+        patch.object(frame_loader, "_LOOK_AT_WALL", 0.1).start()
+        return lived, LifeFaults(seed, lived)
+    if mode == "tier":
         tiered = TierWorld(seed, loop, trace, switches)
         return tiered, TierFaults(seed, tiered)
-    if services:
+    if mode == "services":
         world = ClusterWorld(seed, loop, trace, switches)
         return world, ClusterFaults(seed, world)
     cluster = SimCluster(seed, loop, trace, switches)

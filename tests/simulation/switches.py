@@ -12,7 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from unittest.mock import patch
 
-from tests.simulation import cluster_patches, quorum_patches, table_patches, tier_patches
+from tests.simulation import (
+    cluster_patches,
+    life_patches,
+    quorum_patches,
+    table_patches,
+    tier_patches,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,32 @@ class Switches:
     """How far the table got is part of its snapshot, and rolled back with it."""
     files_of_others: bool = True
     """After a snapshot of somebody else, the files say how far the table got."""
+    check_expiry: bool = True
+    """Records that have expired are not delivered."""
+    old_enough: bool = True
+    """Retention by age removes a ledger once all its records are old enough."""
+    consumed_by_all: bool = True
+    """Records count as consumed once every subscription has acknowledged them."""
+    larger_than_allowed: bool = True
+    """Retention by size removes ledgers only while the topic is larger than allowed."""
+    keep_for_grace: bool = True
+    """What was removed is deleted only when its time is over."""
+    remove_with_grace: bool = True
+    """What retention removes is kept for a time."""
+    decide_again: bool = True
+    """A removal takes only ledgers that are still those for which it was decided."""
+    keep_entries: bool = True
+    """Entries of tiered ledgers stay on storage nodes as long as the policy says."""
+    keep_tombstones: bool = True
+    """Compaction drops tombstones only when they are old enough."""
+    newest_stays: bool = True
+    """Compaction drops records only if a later one has their key."""
+    erase_entries: bool = True
+    """An erasure deletes the entries of tiered ledgers."""
+    forget_erased: bool = True
+    """What brokers have in memory is read again after an erasure."""
+    erase_again: bool = True
+    """Erasures are repeated for what is restored after them."""
 
     @classmethod
     def names(cls) -> list[str]:
@@ -147,6 +179,11 @@ class Switches:
     def about_tables(name: str) -> bool:
         """Whether a safeguard, or one of ``this+that``, belongs to the tables of topics."""
         return not TABLE_SAFEGUARDS.isdisjoint(name.split("+"))
+
+    @staticmethod
+    def about_life(name: str) -> bool:
+        """Whether a safeguard, or one of ``this+that``, belongs to the life of records."""
+        return not LIFE_SAFEGUARDS.isdisjoint(name.split("+"))
 
     def without(self, name: str) -> Switches:
         """The same with one safeguard off, or with several: ``this+that``."""
@@ -195,6 +232,8 @@ TABLE_SAFEGUARDS = frozenset(
     }
 )
 """Safeguards of topics as tables."""
+LIFE_SAFEGUARDS = frozenset(life_patches.PATCHES)
+"""Safeguards of the life of records."""
 
 
 @contextmanager
@@ -204,6 +243,7 @@ def patched(switches: Switches) -> Iterator[None]:
     changes += cluster_patches.changes(switches)
     changes += tier_patches.changes(switches)
     changes += table_patches.changes(switches)
+    changes += life_patches.changes(switches)
     for target, name, value in changes:
         # Only an instance attribute may be missing: a patch of a renamed method must fail.
         patch.object(target, name, value, create=name == "end").start()

@@ -14,6 +14,7 @@ from tests.simulation.run import main, parse_seeds, replay_command
 from tests.simulation.simulate import simulate
 from tests.simulation.switches import (
     CLUSTER_SAFEGUARDS,
+    LIFE_SAFEGUARDS,
     TABLE_SAFEGUARDS,
     TIER_SAFEGUARDS,
     Switches,
@@ -24,6 +25,7 @@ _SEEDS = 220
 _CLUSTER_SEEDS = 80
 _TIER_SEEDS = 8
 _TABLE_SEEDS = 10
+_LIFE_SEEDS = 3
 _A_TEST = 10
 
 
@@ -59,6 +61,14 @@ def test_no_seed_with_a_table_violates_an_invariant(first: int) -> None:
         again = replay_command(seed, tables=True)
         assert outcome.violation is None, "\n".join([*outcome.lines, again])
         assert outcome.records > 0
+
+
+@pytest.mark.parametrize("seed", range(_LIFE_SEEDS))
+def test_no_seed_with_policies_violates_an_invariant(seed: int) -> None:
+    outcome = simulate(seed, life=True)
+    again = replay_command(seed, life=True)
+    assert outcome.violation is None, "\n".join([*outcome.lines, again])
+    assert outcome.records > 0
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
@@ -173,8 +183,16 @@ def test_a_missing_safeguard_of_tables_is_found_out(safeguard: str) -> None:
     assert finding.found is not None
 
 
+@pytest.mark.parametrize("safeguard", ["old_enough"])
+def test_a_missing_safeguard_of_the_life_of_records_is_found_out(safeguard: str) -> None:
+    assert safeguard in LIFE_SAFEGUARDS
+    finding = look_for(safeguard, most=4, jobs=1)
+    assert finding.found is not None
+
+
 def test_every_safeguard_of_the_cluster_is_a_switch() -> None:
     assert set(Switches.names()) > CLUSTER_SAFEGUARDS | TIER_SAFEGUARDS | TABLE_SAFEGUARDS
+    assert set(Switches.names()) > LIFE_SAFEGUARDS
 
 
 @pytest.mark.parametrize("safeguard", Switches.names())

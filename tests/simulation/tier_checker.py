@@ -6,6 +6,8 @@ deleted, and whenever a named object changes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker_containers.topic_log.cleanup import new_head
 from storage_grpc.tier.tier import head_of, key_of
 from sulina.errors import SulinaError
@@ -102,7 +104,7 @@ class TierChecker(Checker):
             if is_notice(key):
                 continue
             try:
-                _payloads(data)
+                frames_of(data)
             except SulinaError:
                 if key not in named:
                     found.append(key)
@@ -122,26 +124,32 @@ class TierChecker(Checker):
             self.fail(f"ledger {ref.id} of {topic} {what}, but the object does not exist")
             return
         try:
-            found = _payloads(data)
+            frames = frames_of(data)
         except SulinaError as error:
             self.fail(f"ledger {ref.id} of {topic} {what}, but the object is damaged: {error}")
             return
+        self._has_records(topic, ref, frames, what)
+
+    def _has_records(
+        self, topic: TopicName, ref: LedgerRef, frames: Sequence[Frame], what: str
+    ) -> None:
+        """Check the records of an object."""
+        found = [content for frame in frames for content in self.contents(frame)]
         if len(found) != ref.records:
             self.fail(f"ledger {ref.id} of {topic} {what}: {len(found)} of {ref.records} records")
         for offset, content in enumerate(found, ref.first_offset):
             self._is_at(self.topics[topic], offset, content, "in the object")
 
 
-def _payloads(data: bytes) -> list[bytes]:
-    """All records of an object. Raises ``SulinaError`` if it is damaged."""
+def frames_of(data: bytes) -> list[Frame]:
+    """All frames of an object. Raises ``SulinaError`` if it is damaged."""
     footer = open_footer(data, len(data))
     assert not isinstance(footer, NeedMore)
     verifier = Verifier(footer)
-    found: list[bytes] = []
+    found: list[Frame] = []
     for group in footer.row_groups:
         part = data[group.start : group.end]
         verifier.add(group, part)
-        for frame in decode_row_group(footer, group, part):
-            found += map(bytes, Frame(frame).payloads)
+        found += map(Frame, decode_row_group(footer, group, part))
     verifier.finish()
     return found

@@ -117,7 +117,7 @@ class TierWorld(SimCluster):
                     log = await broker.machine.spawn(self._owned(broker, topic), "flush")
                 except SulinaError:
                     log = None
-                if log is not None and log.refs and _all_objects(log.refs) and not log.replacement:
+                if log is not None and self._is_flushed(log):
                     return
             await clock.sleep(0.5)
             for error in self.loop.errors:
@@ -125,6 +125,9 @@ class TierWorld(SimCluster):
             self.checker.check()
         self.checker.fail(f"{topic} is not offloaded within {_FLUSH_SECONDS} s")
         self.checker.check()
+
+    def _is_flushed(self, log: ManagedLedger) -> bool:
+        return bool(log.refs) and _all_objects(log.refs) and not log.replacement
 
     async def _owned(self, broker: SimBroker, topic: TopicName) -> ManagedLedger:
         assert broker.broker is not None

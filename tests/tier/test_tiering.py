@@ -16,6 +16,7 @@ from sulina.errors import NotFound, Unavailable
 from sulina.metadata.keys import closing, ledgers, unreferenced_objects
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef
 from sulina.metadata.keys.policy import Policy
+from sulina.model import FailurePolicy, Start, SubscriptionType
 from sulina.wire.decode import Frame
 from tests.tier.world import SETTINGS, TOPIC, Stopped, TierBench, make_world, read_all
 
@@ -347,6 +348,33 @@ async def test_objects_are_kept_for_their_time_although_ledgers_after_them_are_n
     while await broker.retention.apply(topic):
         pass
     assert log.start == log.end, "as objects, all of them can go, and are kept"
+
+
+async def test_a_policy_says_how_long_and_how_much_stays_on_storage_nodes(
+    world: TierBench,
+) -> None:
+    broker, log = await world.with_records(20)
+    topic = await broker.topic(TOPIC)
+
+    def local() -> list[LedgerRef]:
+        return [ref for ref in log.refs if ref.tiered is not None and ref.is_local]
+
+    topic.policy = Policy(local_retention_ms=3_600_000, local_retention_bytes=3_000)
+    await broker.tiering.round()
+    assert len(local()) > 4, "whatever tier.local_seconds says"
+    world.clock.move(2 * 3600)
+    await broker.tiering.round()
+    kept = [ref for ref in log.refs if ref.is_local]
+    assert sum(ref.bytes for ref in kept) >= 3_000 > sum(ref.bytes for ref in kept[1:])
+    topic.policy = Policy(local_retention_ms=86_400_000, local_delete_consumed=True)
+    await broker.tiering.round()
+    assert local(), "nobody has consumed them"
+    await broker.subscriptions.subscribe(
+        topic, "s", SubscriptionType.EXCLUSIVE, Start.latest(), FailurePolicy()
+    )
+    await broker.tiering.round()
+    assert not local()
+    assert await read_all(log) == world.published
 
 
 async def test_what_is_restored_at_the_last_moment_is_not_deleted(world: TierBench) -> None:
