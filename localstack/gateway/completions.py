@@ -10,6 +10,7 @@ from localstack.gateway.dlm import DlmPolicies
 from localstack.gateway.ec2 import Machines
 from localstack.gateway.ecs import EcsDeployments
 from localstack.gateway.emr import EmrApplications
+from localstack.gateway.prometheus import AlertManagers
 from localstack.gateway.route53 import DnsRecords
 from localstack.gateway.scaling import ScalingTags
 from localstack.gateway.server import Completion
@@ -24,6 +25,7 @@ def for_moto(moto: EmulatedAccount, ecs: EcsDeployments) -> list[Completion]:
         BucketPolicies(),
         Machines(),
         DnsRecords(),
+        AlertManagers(),
         ScalingTags(),
         CloudWatchCbor(moto),
         EmrApplications(moto),

@@ -30,7 +30,7 @@ _DISRUPTIVE: Final = (
 """What interrupts a member while it changes."""
 _SERVING: Final = ("aws:lb/loadBalancer:LoadBalancer", "aws:lb/targetGroup:TargetGroup")
 _DELETING: Final = {"delete", "replace", "delete-replaced", "create-replacement"}
-_MORE_ENDPOINTS: Final = ("acm", "route53")
+_MORE_ENDPOINTS: Final = ("acm", "amp", "route53")
 """Services that ``dev`` and ``prod`` use, but not ``localstack``."""
 _ZONE: Final = "(the public zone)"
 _DOMAIN: Final = {"domain": "sulina.example.com", "zoneId": _ZONE}
@@ -101,6 +101,11 @@ STACKS: Final = {
                 "alarms by e-mail",
                 {"alarmEmail": "alarms@example.com"},
                 ("sns/topicSubscription:TopicSubscription",),
+            ),
+            Change(
+                "metrics in Managed Prometheus",
+                {"prometheus": "true"},
+                ("amp/workspace:Workspace", "amp/alertManagerDefinition:AlertManagerDefinition"),
             ),
             Change("brokers on demand", {"brokerSpot": "false"}, ("ecs/service:Service",)),
             # Not one after the other: moto cannot change the protocol of a listener to TLS.

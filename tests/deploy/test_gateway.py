@@ -14,6 +14,7 @@ from botocore.exceptions import ProxyConnectionError
 from localstack.emulators.moto import ACCOUNT
 from localstack.emulators.server import EmulatorServer
 from localstack.gateway.ecs import BROKEN, EcsDeployments
+from localstack.gateway.prometheus import AlertManagers
 from localstack.gateway.route53 import DnsRecords
 from localstack.gateway.server import Answer, Call, Gateway
 
@@ -139,6 +140,22 @@ def test_a_deleted_record_can_be_created_again_and_an_existing_one_cannot(
         listed = dns.list_resource_record_sets(HostedZoneId=zone)["ResourceRecordSets"]
         named = [each["Name"] for each in listed if each["Type"] == "A"]
         assert named == ["one.example.org.", "a.one.example.org."]
+
+
+def test_a_workspace_has_the_alert_manager_that_it_was_given_until_it_is_deleted(
+    moto: EmulatorServer,
+) -> None:
+    with Gateway(moto.url, [AlertManagers()]) as gateway:
+        amp = boto3.client("amp", endpoint_url=gateway.url, **_KEYS)
+        of = {"workspaceId": amp.create_workspace(alias="sulina")["workspaceId"]}
+        amp.create_alert_manager_definition(data=b"one", **of)
+        amp.put_alert_manager_definition(data=b"two", **of)
+
+        seen = amp.describe_alert_manager_definition(**of)["alertManagerDefinition"]
+        assert (seen["data"], seen["status"]["statusCode"]) == (b"two", "ACTIVE")
+        amp.delete_alert_manager_definition(**of)
+        with pytest.raises(amp.exceptions.ResourceNotFoundException):
+            amp.describe_alert_manager_definition(**of)
 
 
 def test_what_emulators_refuse_is_passed_on() -> None:
