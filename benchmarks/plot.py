@@ -94,7 +94,7 @@ def _latency(axes: Any, results: RunResults) -> None:
         cells,
         value=lambda cell: cell.latency.p99 if cell.latency else 0.0,
         label=lambda cell: (
-            f"{cell.latency.p50:.3g} / {cell.latency.p99:.3g} / {cell.latency.p999:.3g}"
+            f"{_ms(cell.latency.p50)} / {_ms(cell.latency.p99)} / {_ms(cell.latency.p999)}"
             + ("" if kept_rate(cell) else " *")
             if cell.latency
             else ""
@@ -116,12 +116,12 @@ def _loop(axes: Any, results: RunResults) -> None:
         value=lambda cell: cell.records_per_s,
         label=lambda cell: (
             count_name(cell.records_per_s)
-            + (f", p99 {cell.latency.p99:,.3g} ms" if cell.latency else "")
+            + (f", p99 {_ms(cell.latency.p99)} ms" if cell.latency else "")
         ),
         measure="throughput",
     )
     count = f"{cells[0].cell.loops:,} " if cells else ""
-    axes.set_title(f"sends/s of {count}producers, one in flight each (more is better)")
+    axes.set_title(f"sends/s of {count}producers, one in flight each")
 
 
 def _memory(axes: Any, results: RunResults) -> None:
@@ -139,7 +139,7 @@ def _memory(axes: Any, results: RunResults) -> None:
         label=lambda cell: memory_name(cell.peak_memory),
         measure="",
     )
-    axes.set_title("peak memory of the server, MiB (less is better)")
+    axes.set_title("peak memory of the server, MiB")
     axes.set_xlabel("the largest of all cells, children included", fontsize=8)
 
 
@@ -177,6 +177,10 @@ def _bars(
     axes.set_yticks(range(len(rows)), [_title(system) for system in results.systems])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.xaxis.set_major_formatter(lambda number, _: count_name(number))
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _title(system: SystemInfo) -> str:
