@@ -19,6 +19,7 @@ from emr_jobs.source.objects import ObjectCandidate, TopicPartition, candidates
 from emr_jobs.source.options import StoreLocation
 from emr_jobs.source.positions import Positions, follow, from_json, to_json
 from emr_jobs.source.storage import LakeObject, LakeStorage, open_url
+from emr_jobs.source.store_files import SCHEMES, without_password
 from sulina.errors import Refused
 from sulina.lake.summary import ObjectSummary
 
@@ -69,6 +70,11 @@ class CompactedTable:
 
     def __init__(self, location: StoreLocation) -> None:
         self._location = location
+        if urlsplit(location.url).scheme in SCHEMES:
+            raise Refused(
+                f"a table cannot be written to {without_password(location.url)}: name a folder or "
+                "s3://bucket/prefix"
+            )
         if urlsplit(location.url).scheme in ("", "file"):
             import fsspec
 

@@ -18,6 +18,7 @@ from emr_jobs.source.columns import DEFAULT, NAMESPACE, PARTITION, TOPIC, defaul
 from emr_jobs.source.objects import ObjectCandidate, choose, footers
 from emr_jobs.source.options import END, ReadBounds, parse_options
 from emr_jobs.source.storage import LakeStorage
+from emr_jobs.source.store_files import SCHEMES
 from sulina.errors import Refused
 from sulina.lake.schema import OBJECT_SCHEMA, OFFSET, PUBLISH_TIME, VALUE, VALUE_ERROR
 
@@ -43,6 +44,10 @@ def native_frame(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
     if parsed.brokers is not None:
         raise Refused("Spark's own reader reads objects alone: leave out the option live")
     scheme_of = scheme or urlsplit(parsed.location.url).scheme
+    if scheme_of in SCHEMES:
+        raise Refused(
+            f"Spark's own reader cannot open {scheme_of}://: use spark.read.format('sulina')"
+        )
     if not has_file_system(spark, scheme_of):
         raise Refused(
             f"Spark has no file system for {scheme_of}://, so it cannot read {parsed.location.url} "

@@ -1,7 +1,8 @@
 """Read-only access to the bucket or folder with the objects, from Spark's Python processes.
 
 Arrow reads folders itself. URLs such as ``s3://`` go through fsspec (s3fs for S3), so credentials
-come from AWS's default chain. Arrow opens the objects and reads byte ranges.
+come from AWS's default chain. Stores that only Sulina reads, such as Redis, go through the object
+stores that tiering uses. Arrow opens the objects and reads byte ranges.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow.fs as pafs
 
 from emr_jobs.source.options import StoreLocation
+from emr_jobs.source.store_files import ROOT, SCHEMES, StoreFiles, without_password
 from sulina.errors import NotFound, Refused, Unavailable
 from sulina.lake.layout import ObjectName, parse_key
 
@@ -54,8 +56,8 @@ class LakeStorage:
 
     @property
     def url(self) -> str:
-        """The location's URL."""
-        return self._location.url
+        """The location's URL, without a password."""
+        return without_password(self._location.url)
 
     @property
     def is_remote(self) -> bool:
@@ -169,6 +171,8 @@ def _modified_us(info: dict[str, Any]) -> int:
 def open_url(location: StoreLocation) -> tuple[Any, str]:
     """The fsspec file system and the path in it. Raises ``Refused`` if its library is missing."""
     url = urlsplit(location.url)
+    if url.scheme in SCHEMES:
+        return StoreFiles(location.url), ROOT
     options: dict[str, Any] = {}
     if url.scheme in ("s3", "s3a"):
         options = _s3_options(location)

@@ -28,6 +28,7 @@ from sulina.names import TopicName
 _SECONDS: Final = 30.0
 _FOOTERS_KEPT: Final = 1000
 """As many as a commit adds objects."""
+_ONLY_SULINA: Final = ("redis", "rediss", "tikv")
 _ANY_REGION: Final = "us-east-1"
 
 
@@ -49,6 +50,11 @@ class LakePlace:
         if place.scheme in ("", "file"):
             folder = Path(unquote(place.path) if place.scheme else text).absolute()
             return cls(folder.as_uri())
+        if place.scheme in _ONLY_SULINA:
+            raise Refused(
+                f"objects in {place.scheme}:// cannot be read as tables or with SQL: read them in "
+                'Spark with spark.read.format("sulina"), or consume the topic'
+            )
         if place.scheme != "s3" or not place.netloc:
             raise Refused(f"{text!r} is not a lake: write a folder, or s3://bucket/prefix")
         query = dict(parse_qsl(place.query))
