@@ -48,6 +48,14 @@ def test_the_cache_knows_of_each_key_the_region_that_was_added_last(
         assert cache.find(_key(at)) == newest.get(at)
 
 
+def test_a_scan_of_a_region_ends_where_the_region_ends() -> None:
+    region = Region(1, encoded(b"b"), encoded(b"d"), 1, 1, 1, 1)
+    last = Region(2, encoded(b"d"), b"", 1, 1, 1, 1)
+
+    assert (region.cut(b"c"), region.cut(b"z"), last.cut(b"z")) == (b"c", b"d", b"z")
+    assert (region.next_key, last.next_key) == (b"d", None)
+
+
 def test_every_error_of_a_region_is_known_by_name() -> None:
     known = failures.STALE | failures.LATER
     final = {"raft_entry_too_large", "disk_full", "flashback_in_progress", "flashback_not_prepared"}

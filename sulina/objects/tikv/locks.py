@@ -72,9 +72,11 @@ class LockResolver:
         self, start: bytes, end: bytes, before: int, limit: int
     ) -> tuple[Sequence[pb.Lock], bytes | None]:
         """Locks of one region, and where to go on."""
-        request = pb.ScanLockRequest(max_version=before, start_key=start, end_key=end, limit=limit)
 
         async def send(region: Region) -> tuple[Sequence[pb.Lock], bytes | None]:
+            request = pb.ScanLockRequest(
+                max_version=before, start_key=start, end_key=region.cut(end), limit=limit
+            )
             answer = await self._regions.ask(region, methods.SCAN_LOCK, request, pb.ScanLockAnswer)
             if answer.HasField("error"):
                 raise of_key(answer.error)

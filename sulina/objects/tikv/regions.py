@@ -46,6 +46,10 @@ class Region:
         """Whether the encoded key is in the region."""
         return self.start <= key and (not self.end or key < self.end)
 
+    def cut(self, end: bytes) -> bytes:
+        """``end`` of a range (not encoded), or the end of the region if that comes before."""
+        return min(end, self.next_key or end)
+
     @property
     def next_key(self) -> bytes | None:
         """The first key, not encoded, of the region after this one; None if this is the last."""

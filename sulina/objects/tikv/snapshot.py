@@ -72,7 +72,7 @@ class Snapshot:
         async def send(region: Region) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
             request = pb.ScanRequest(
                 start_key=start,
-                end_key=end,
+                end_key=region.cut(end),
                 limit=limit,
                 version=self.timestamp,
                 key_only=keys_only,
