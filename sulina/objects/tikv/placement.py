@@ -64,14 +64,19 @@ class Placement:
             await patience.pause(failure)
 
     async def region(self, key: bytes) -> tuple[pb.RegionMeta, pb.Peer]:
-        """The region of an encoded key, and its leader."""
+        """The region of an encoded key, and its leader, or one of its peers if PD does not know."""
         request = pb.RegionRequest(region_key=key)
         patience = Patience(self._clock, self._random)
         while True:
             answer = await self._ask(methods.REGION, request, pb.RegionAnswer)
-            if answer.region.id and answer.leader.id:
+            peers = [each for each in answer.region.peers if not each.is_witness]
+            if answer.leader.id:
                 return answer.region, answer.leader
-            await patience.pause(LinkFailure("PD knows no leader of a region yet"))
+            if (
+                peers
+            ):  # a new leader of PD does not know yet: a peer that does not lead says who does
+                return answer.region, peers[int(self._random.random() * len(peers))]
+            await patience.pause(LinkFailure("PD does not know a region yet"))
 
     async def store_address(self, store_id: int) -> str:
         """Where a store is served."""
