@@ -86,6 +86,11 @@ class LifeChecker(TierChecker):
                 # Also what was never confirmed, and found by a recovery.
                 self._learn(topic, self._sent[ref.id, entry])
                 self._known[ref.id] = entry + 1
+        life = self.lives[topic]
+        for each in life.erasures:
+            if each.number in life.repeating and each.number not in now.erasures:
+                each.done, each.epoch = self.now(), now.epoch
+        life.repeating = set(now.erasures)
         super()._list_changed(topic, now)
         hidden = {ref.id for ref in before.ledgers[: before.hidden]}
         hidden_now = {ref.id for ref in now.ledgers[: now.hidden]}
@@ -106,11 +111,6 @@ class LifeChecker(TierChecker):
                 self._is_restored(topic, ref)
         visible = now.visible
         if visible:
-            life = self.lives[topic]
-            for each in life.erasures:
-                if each.number in life.repeating and each.number not in now.erasures:
-                    each.done, each.epoch = self.now(), now.epoch
-            life.repeating = set(now.erasures)
             life.highest_start = max(life.highest_start, visible[0].first_offset)
             wrong = self.lives[topic].newest_is_left(visible[0].first_offset, 1 << 62)
             if wrong is not None:

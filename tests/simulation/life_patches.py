@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from broker_containers.subscriptions import subscription
-from broker_containers.subscriptions.expiry import Lifetime
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.tail_cache import TopicTail
 from broker_containers.topics import retention, retention_plan, tiering
@@ -63,7 +62,7 @@ async def _keep_entries(tiering_: Tiering, *parts: Any, at_once: bool = False) -
 
 
 PATCHES: dict[str, list[Patch]] = {
-    "check_expiry": [(subscription, "expired_records", _never), (Lifetime, "over", _never)],
+    "check_expiry": [(subscription, "expired_records", _never)],
     "old_enough": [
         (retention_plan, "too_old", lambda ref, policy, now_us: bool(policy.retention_ms))
     ],
