@@ -19,6 +19,7 @@ from typing import Protocol
 
 from storage_grpc.entries import Entry, EntryStore, PerhapsDamaged, absent
 from storage_grpc.loss_record import LossRecord
+from storage_grpc.outcomes import Done, future_of
 from sulina.errors import NotFound, SulinaError, UnknownOutcome
 from sulina.runtime.seam import Buffer
 
@@ -111,14 +112,22 @@ class LocalNode:
         self, ledger: int, entry: int, lac: int, payload: Buffer, *, recovery: bool = False
     ) -> asyncio.Future[None]:
         try:
-            appended = self._store.append(ledger, entry, lac, payload, recovery=recovery)
+            return future_of(
+                lambda done: self.submit(ledger, entry, lac, payload, done, recovery=recovery)
+            )
         except SulinaError as error:
             failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             failed.set_exception(error)
             return failed
+
+    def submit(
+        self, ledger: int, entry: int, lac: int, payload: Buffer, done: Done, *, recovery: bool
+    ) -> None:
+        """As :meth:`append`, but raises why the store does not take the entry, and calls ``done``
+        with the outcome."""
+        self._store.submit(ledger, entry, lac, payload, done, recovery=recovery)
         if entry == 0 and not recovery:
             self._loss_record.created(ledger)
-        return appended
 
     async def read(
         self, ledger: int, first: int, *, max_entries: int, max_bytes: int, head: int | None = None

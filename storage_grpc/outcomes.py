@@ -7,9 +7,12 @@ progress uses calls. A future can be awaited.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
-from sulina.errors import SulinaError, UnknownOutcome
+from sulina.errors import SulinaError
+
+_log = logging.getLogger(__name__)
 
 Done = Callable[[SulinaError | None], None]
 """Called once, on the event loop: with None, or with the error. Must not raise."""
@@ -31,14 +34,9 @@ def future_of(submit: Callable[[Done], None]) -> asyncio.Future[None]:
     return outcome
 
 
-def report(outcome: asyncio.Future[None], done: Done) -> None:
-    """Call ``done`` when a future is."""
-    outcome.add_done_callback(lambda found: done(error_of(found)))
-
-
-def error_of(outcome: asyncio.Future[None]) -> SulinaError | None:
-    """Why a future failed; None if it succeeded."""
-    if outcome.cancelled():
-        return UnknownOutcome("it was cancelled: the entry may be stored")
-    error = outcome.exception()
-    return error if error is None or isinstance(error, SulinaError) else UnknownOutcome(str(error))
+def tell(done: Done, error: SulinaError | None) -> None:
+    """Report an outcome. A fault of the function that gets it is logged, and concerns no other."""
+    try:
+        done(error)
+    except Exception:
+        _log.exception("the outcome of an append is lost")

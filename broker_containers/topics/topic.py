@@ -199,8 +199,10 @@ class Topic:
         counters.raw_bytes += header.raw_length
         if self._latency is not None:
             self._latency.end(publishing.began, self.latency, frame)
-        if not self._waking:
-            # Later, so that producers have their answers before consumers are served.
+        if len(self.subscriptions) == 1:
+            self._wake_all()  # after this frame's producer: see TopicProducer.finish
+        elif self.subscriptions and not self._waking:
+            # Once per turn, as there may be many of them.
             self._waking = True
             asyncio.get_running_loop().call_soon(self._wake_all)
 

@@ -19,7 +19,7 @@ from storage_grpc.journal.pending_record import PendingRecord, control_record, l
 from storage_grpc.journal.reader import JournalReader
 from storage_grpc.journal.settings import JournalSettings
 from storage_grpc.journal.writer import JournalWriter, RecordGroup
-from storage_grpc.outcomes import future_of
+from storage_grpc.outcomes import future_of, tell
 from sulina.errors import Overloaded, StorageFailed, StorageFull, SulinaError
 from sulina.metrics.histogram import SECONDS, Histogram
 from sulina.runtime import stages
@@ -259,7 +259,7 @@ class JournalCommitter:
             self._apply(item)
         self._release(group)
         for item in group:
-            _report(item, item.refusal)
+            tell(item.done, item.refusal)
 
     def _apply(self, item: PendingRecord) -> None:
         """Apply a durable record to the index."""
@@ -286,7 +286,7 @@ class JournalCommitter:
                 self._index.prune(item.ledger)
         self._release(items)
         for item in items:
-            _report(item, error)
+            tell(item.done, error)
 
     def _failed(self, error: Exception) -> StorageFailed:
         failed = StorageFailed(
@@ -309,11 +309,3 @@ def _mark_written(records: list[PendingRecord]) -> None:
         stages.mark_all(frames, Stage.WRITING, began)
         stages.mark_all(frames, Stage.SYNCED, ended)
     stages.mark_all(frames, Stage.RESUMED)
-
-
-def _report(item: PendingRecord, error: SulinaError | None) -> None:
-    try:
-        item.done(error)
-    except Exception:
-        # A fault of the caller, which must not look like one of the disk.
-        _log.exception("the outcome of entry %d of ledger %d is lost", item.entry, item.ledger)

@@ -18,7 +18,7 @@ from functools import partial
 
 from storage_grpc.ledgers import PendingBytes
 from storage_grpc.node import Node
-from storage_grpc.outcomes import Done, report
+from storage_grpc.outcomes import Done, future_of, tell
 from storage_grpc.quorum.nodes import Nodes, replacements
 from storage_grpc.quorum.settings import QuorumTimeouts
 from sulina.errors import Fenced, NotFound, Retriable, SulinaError, Unavailable, UnknownOutcome
@@ -38,7 +38,7 @@ _MAX_UNANSWERED_BYTES = 128 << 20
 class _PendingEntry:
     entry: int
     payload: Buffer
-    result: asyncio.Future[None]
+    done: Done
     acked: set[str] = field(default_factory=set)
 
 
@@ -88,6 +88,8 @@ class QuorumWriter:
         self._error: SulinaError | None = None
         self._changing: asyncio.Task[None] | None = None
         self._watchdog: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Future[None] | None = None
+        """Done when nothing is pending any more."""
         for member in stored.value.ensemble_of(0):
             self._open_replica(member)
         if len(self._replicas) < stored.value.write_quorum:
@@ -113,22 +115,20 @@ class QuorumWriter:
 
     # ---- appending ----
 
-    def submit(self, payload: Buffer, done: Done) -> None:
-        report(self.append(payload), done)
-
     def append(self, payload: Buffer) -> asyncio.Future[None]:
-        result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        return future_of(partial(self.submit, payload))
+
+    def submit(self, payload: Buffer, done: Done) -> None:
         if self._error is not None:
-            result.set_exception(self._error)
-            return result
-        pending = _PendingEntry(self._next, payload, result)
+            asyncio.get_running_loop().call_soon(done, self._error)
+            return
+        pending = _PendingEntry(self._next, payload, done)
         self._next += 1
         self._pending.append(pending)
         self._pending_bytes.add(len(payload))
         for replica in list(self._replicas.values()):
             self._send(replica, pending)
         self._arm_watchdog()
-        return result
 
     def _open_replica(self, member: str) -> None:
         node = self._nodes.get(member)
@@ -165,9 +165,7 @@ class QuorumWriter:
             self.lac = first.entry
             if stages.traces:
                 stages.stored_by(first.payload, self.metadata.ack_quorum)
-            if not first.result.done():
-                first.result.set_result(None)
-            self._pending_bytes.remove(len(first.payload))
+            self._settle(first, None)
 
     def _has_ack_quorum(self, pending: _PendingEntry) -> bool:
         return len(pending.acked) >= self.metadata.ack_quorum
@@ -183,10 +181,19 @@ class QuorumWriter:
         if self._watchdog is not None:
             self._watchdog.cancel()
         while self._pending:
-            pending = self._pending.popleft()
-            if not pending.result.done():
-                pending.result.set_exception(error)
-            self._pending_bytes.remove(len(pending.payload))
+            self._settle(self._pending.popleft(), error)
+        self._note_drained()
+
+    def _settle(self, pending: _PendingEntry, error: SulinaError | None) -> None:
+        """Report an entry's outcome, in the order of the appends."""
+        self._pending_bytes.remove(len(pending.payload))
+        tell(pending.done, error)
+        self._note_drained()
+
+    def _note_drained(self) -> None:
+        if self._drained is not None and not self._pending:
+            self._drained.set_result(None)
+            self._drained = None
 
     # ---- nodes that fail ----
 
@@ -353,7 +360,11 @@ class QuorumWriter:
         Waits for pending appends. Raises ``Fenced`` if a newer owner has taken over the ledger.
         """
         while self._error is None and (self._pending or self._changing is not None):
-            waiting: list[asyncio.Future[None]] = [pending.result for pending in self._pending]
+            waiting: list[asyncio.Future[None]] = []
+            if self._pending:
+                if self._drained is None:
+                    self._drained = asyncio.get_running_loop().create_future()
+                waiting.append(self._drained)
             if self._changing is not None:
                 waiting.append(self._changing)
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

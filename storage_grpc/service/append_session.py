@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 from storage_grpc.entries import EntryStore
-from storage_grpc.node import Node
+from storage_grpc.node import LocalNode
 from storage_grpc.remote.wire.codes import code_of
 from storage_grpc.remote.wire.layout import (
     RECOVERY,
@@ -45,12 +44,21 @@ _MAX_OUTCOMES = 4096
 """Outcomes in one message."""
 
 
-class _PendingOutcome(NamedTuple):
-    ledger: int
-    entry: int
-    stored: asyncio.Future[None]
-    traced: memoryview | None
-    """The payload of an entry that is traced."""
+class _PendingOutcome:
+    """A received entry. A plain class for speed: every append creates one."""
+
+    __slots__ = ("_wake", "entry", "error", "settled")
+
+    def __init__(self, entry: ReceivedEntry, wake: asyncio.Event) -> None:
+        self.entry = entry
+        self.settled = False
+        self.error: SulinaError | None = None
+        self._wake = wake
+
+    def settle(self, error: SulinaError | None) -> None:
+        """The entry is stored, or is not because of ``error``."""
+        self.error, self.settled = error, True
+        self._wake.set()
 
 
 class AppendSession:
@@ -58,7 +66,7 @@ class AppendSession:
 
     def __init__(
         self,
-        node: Node,
+        node: LocalNode,
         store: EntryStore,
         requests: AsyncIterator[bytes],
         write: Callable[[bytes], Awaitable[None]],
@@ -71,7 +79,7 @@ class AppendSession:
         self._disk_failed = disk_failed
         self._pending: deque[_PendingOutcome] = deque()
         self._wake = asyncio.Event()
-        """Set for the answering task: an entry is pending, or receiving ended."""
+        """Set for the answering task: an outcome is known, or receiving ended."""
         self._room = asyncio.Event()
         """Set for the receiving task: outcomes were sent."""
         self._error: SulinaError | None = None
@@ -87,9 +95,6 @@ class AppendSession:
             await self._answer()
         finally:
             await stop_tasks(self._receiving)
-            for pending in self._pending:
-                # The client is gone; otherwise failures would be logged as unhandled.
-                pending.stored.add_done_callback(_error)
         return self._error
 
     def stop(self) -> None:
@@ -101,25 +106,35 @@ class AppendSession:
     async def _receive(self) -> None:
         async for message in self._requests:
             for entry in unpack_entries(message):
-                traced = _trace(entry.payload) if entry.flags & TRACED else None
-                stored = await self._append(entry)
-                self._pending.append(_PendingOutcome(entry.ledger, entry.entry, stored, traced))
-                self._wake.set()
+                if entry.flags & TRACED:
+                    stages.begin(entry.payload)
+                    stages.mark(entry.payload, Stage.AT_NODE)
+                await self._append(entry)
             await self._store.wait_writable()
             while len(self._pending) > _MAX_PENDING:
                 self._room.clear()
                 await self._room.wait()
 
-    async def _append(self, entry: ReceivedEntry) -> asyncio.Future[None]:
+    async def _append(self, entry: ReceivedEntry) -> None:
         """Pass an entry to the node; waits while the store has too much to write."""
-        recovery = bool(entry.flags & RECOVERY)
+        pending = _PendingOutcome(entry, self._wake)
         while True:
-            stored = self._node.append(
-                entry.ledger, entry.entry, entry.lac, entry.payload, recovery=recovery
-            )
-            if not (stored.done() and isinstance(_error(stored), Overloaded)):
-                return stored
-            await self._store.wait_writable()
+            try:
+                self._node.submit(
+                    entry.ledger,
+                    entry.entry,
+                    entry.lac,
+                    entry.payload,
+                    pending.settle,
+                    recovery=bool(entry.flags & RECOVERY),
+                )
+            except Overloaded:
+                await self._store.wait_writable()
+                continue
+            except SulinaError as error:
+                pending.settle(error)
+            self._pending.append(pending)
+            return
 
     def _received(self, receiving: asyncio.Task[None]) -> None:
         error = None if receiving.cancelled() else receiving.exception()
@@ -131,43 +146,33 @@ class AppendSession:
         self._wake.set()
 
     async def _answer(self) -> None:
-        pending = self._pending
-        while pending or not self._receiving.done():
-            if not pending:
+        while self._pending or not self._receiving.done():
+            outcomes = [self._outcome(each) for each in self._take_settled()]
+            if outcomes:
+                self._room.set()
+                await self._write(pack(outcomes, sum(map(len, outcomes))))
+            else:
                 self._wake.clear()
                 await self._wake.wait()
-                continue
-            if not pending[0].stored.done():
-                # Not awaited directly: cancelling this task must not cancel the append.
-                await asyncio.wait((pending[0].stored,))
-            outcomes: list[bytes] = []
-            while pending and pending[0].stored.done() and len(outcomes) < _MAX_OUTCOMES:
-                outcomes.append(self._outcome(pending.popleft()))
-            self._room.set()
-            await self._write(pack(outcomes, sum(map(len, outcomes))))
+
+    def _take_settled(self) -> Iterator[_PendingOutcome]:
+        """Remove the first entries whose outcomes are known, up to a message full of them."""
+        pending = self._pending
+        for _ in range(_MAX_OUTCOMES):
+            if not (pending and pending[0].settled):
+                return
+            yield pending.popleft()
 
     def _outcome(self, pending: _PendingOutcome) -> bytes:
-        error = _error(pending.stored)
+        entry, error = pending.entry, pending.error
         if error is None:
-            times = "" if pending.traced is None else _end_trace(pending.traced)
-            return pack_outcome(pending.ledger, pending.entry, 0, times)
+            times = _end_trace(entry.payload) if entry.flags & TRACED else ""
+            return pack_outcome(entry.ledger, entry.entry, 0, times)
         if isinstance(error, StorageFailed):
             self._disk_failed()
-        if not isinstance(error, SulinaError):
-            _log.error("an append failed", exc_info=error)
-        return pack_outcome(pending.ledger, pending.entry, code_of(error), str(error))
-
-
-def _trace(payload: memoryview) -> memoryview:
-    stages.begin(payload)
-    stages.mark(payload, Stage.AT_NODE)
-    return payload
+        return pack_outcome(entry.ledger, entry.entry, code_of(error), str(error))
 
 
 def _end_trace(payload: memoryview) -> str:
     stages.mark(payload, Stage.ANSWERED)
     return stages.end(payload).hex()
-
-
-def _error(stored: asyncio.Future[None]) -> BaseException | None:
-    return UnknownOutcome("the append was cancelled") if stored.cancelled() else stored.exception()

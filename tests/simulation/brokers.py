@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from contextvars import Context
+from functools import partial
 from random import Random
 from zlib import crc32
 
@@ -22,7 +22,7 @@ from broker_containers.topic_log.tail_cache import CachedFrame
 from broker_containers.topics.producers import TopicProducer
 from broker_containers.topics.topic import Topic
 from storage_grpc.ledgers import LedgerWriter
-from storage_grpc.outcomes import Done, report
+from storage_grpc.outcomes import Done, future_of
 from storage_grpc.quorum.ledgers import QuorumLedgers
 from storage_grpc.quorum.settings import QuorumSettings, QuorumTimeouts
 from storage_grpc.tier.tier import Tier
@@ -47,7 +47,6 @@ class WatchedLedgers(QuorumLedgers):
 
     checker: Checker
     owner: str
-    outside: Context
 
     async def create(self, ledger: int) -> LedgerWriter:  # type: ignore[override]
         return WatchedWriter(await super().create(ledger), self)
@@ -73,25 +72,23 @@ class WatchedWriter:
     def wants_roll(self) -> bool:
         return self._writer.wants_roll
 
-    def submit(self, payload: Buffer, done: Done) -> None:
-        report(self.append(payload), done)
-
     def append(self, payload: Buffer) -> asyncio.Future[None]:
+        return future_of(partial(self.submit, payload))
+
+    def submit(self, payload: Buffer, done: Done) -> None:
         entry = self._next
         self._next += 1
-        appended = self._writer.append(payload)
         watching = self._ledgers
         newest = watching.checker.appending(self.ledger)
         watching.checker.sent(self.ledger, entry, payload)
 
-        def confirmed(result: asyncio.Future[None]) -> None:
-            if not result.cancelled() and result.exception() is None:
+        def confirmed(error: SulinaError | None) -> None:
+            if error is None:
                 watching.checker.in_time(watching.owner, self.ledger, payload, newest)
                 watching.checker.confirmed(watching.owner, self.ledger, entry, payload)
+            done(error)
 
-        # Outside of the machine: a confirmed entry counts even if the machine dies now.
-        appended.add_done_callback(confirmed, context=watching.outside)
-        return appended
+        self._writer.submit(payload, confirmed)
 
     async def close(self) -> int:
         return await self._writer.close()
@@ -126,7 +123,6 @@ class SimBroker:
         self._quorum = quorum
         self._settings = settings
         self._starts = 0
-        self._outside = Context()
 
     def start(self) -> None:
         assert self.machine is None
@@ -160,7 +156,6 @@ class SimBroker:
         )
         watched.checker = self._checker
         watched.owner = self.process
-        watched.outside = self._outside
         return watched
 
     def _tier(self, machine: SimMachine, ledgers: WatchedLedgers) -> Tier | None:

@@ -83,8 +83,8 @@ async def _join_before_commit(
 def _confirm_out_of_order(writer: QuorumWriter) -> None:
     _confirm_in_order(writer)
     for later in writer._pending:
-        if writer._has_ack_quorum(later) and not later.result.done():
-            later.result.set_result(None)
+        if writer._has_ack_quorum(later):
+            later.done(None)
 
 
 async def _overwrite(writer: QuorumWriter, value: LedgerMetadata) -> bool:
