@@ -23,9 +23,11 @@ from benchmarks.cluster.failover import failover
 from benchmarks.program import RESULTS, draw, wide_console
 from benchmarks.scale import connections, growth
 from benchmarks.scale.report import FILE, markdown, print_points
+from benchmarks.systems.base import CannotStart
 from benchmarks.units import parse_size
 from benchmarks.watch import machine_cpu_seconds
 from sulina.cli.running import loop_factory
+from sulina.errors import SulinaError
 
 Point = dict[str, Any]
 POINTS = {
@@ -64,7 +66,11 @@ def main(arguments: list[str] | None = None) -> int:
         given.out.mkdir(parents=True, exist_ok=True)
         _allow_descriptors()
         print(f"{given.kind}: {HELP[given.kind]}", file=sys.stderr)
-        _measure(given.kind, (given.points or POINTS[given.kind]).split(","), given)
+        try:
+            _measure(given.kind, (given.points or POINTS[given.kind]).split(","), given)
+        except (CannotStart, RuntimeError, SulinaError) as error:
+            console.print(f"{given.kind} was not measured: {error}", style="red")
+            return 1
     kept = read(given.out)
     if not kept:
         console.print(f"nothing was measured: {given.out / FILE} is not there", style="red")
@@ -96,7 +102,7 @@ def _measure(kind: str, points: list[str], given: argparse.Namespace) -> None:
         amounts = [float(point) for point in points]
         found = _noted(lambda: growth.history(amounts, seconds, out))
         for point in found["points"]:
-            keep(f"{point['units']:.1f}", {**point, **found["noted"]})
+            keep(f"{point['units']:.2g}", {**point, **found["noted"]})
         return
     for text in points:
         found = _noted(_work(kind, text, seconds, out))

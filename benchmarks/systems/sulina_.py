@@ -120,4 +120,8 @@ def start_storage_nodes(server: SystemServer, folder: Path) -> list[str]:
 def sulina_command(verb: str, data: Path, port: int) -> list[str]:
     """The command that runs `sulina up` or `sulina storage`."""
     command = [sys.executable, "-m", "sulina.cli", verb, "--data", str(data), "--port", str(port)]
-    return [*command, "--http-port", "0", "--admin-port", "0"] if verb == "up" else command
+    return (
+        [*command, "--http-port", "0", "--admin-port", "0", "--grpc-port", "0"]
+        if verb == "up"
+        else command
+    )
