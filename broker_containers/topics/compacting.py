@@ -6,8 +6,10 @@ enough to go; the topic's list keeps that, so that whoever owns the topic contin
 
 * A record goes only if a later one, below the round's end, has its key. The newest one stays, so a
   reader that gets past the round's end has seen the newest record of each key below it.
-* Runs are replaced in the order of their offsets, and nothing is passed over. So when a tombstone
-  goes, everything before it that had its key has gone already, and no deleted key comes back.
+* A tombstone goes only if an earlier round has removed what it deletes, and ended
+  ``tombstone_retention_ms`` before: a reader that got the record has had that long to get to the
+  tombstone. And only if that round missed nothing that retention had removed before and that can
+  still be restored. So no deleted key comes back.
 * Offsets stay; consumers pass over the missing ones.
 
 A round begins when enough was added since the last one (``tier.compact_percent``), so that each
@@ -83,6 +85,7 @@ def next_run(refs: Sequence[LedgerRef], state: CompactionState, most_bytes: int)
             or ref.last_offset - run[0].first_offset >= _MOST_OFFSETS
             or len(run) == MOST
             or run[-1].last_offset != ref.first_offset - 1
+            or run[0].first_offset < state.settled <= ref.last_offset  # other tombstones go
         )
         if full or ref.last_offset >= state.until:
             break
@@ -152,11 +155,11 @@ class Compacting:
         if not state.until:
             if not worth_a_round(refs, state.cleaned, settings.compact_percent):
                 return False
-            state = self._begun(refs, state, policy)
+            state = self._begun(log.list, refs, policy)
             await self._store(log, state)
         run = next_run(refs, state, settings.compact_bytes)
         if not run:
-            await self._store(log, CompactionState(cleaned=max(state.done, state.cleaned)))
+            await self._store(log, self._ended(log.list, state))
             self.counters.rounds += 1
             return True
         before = sum(map(records_in, run))
@@ -173,13 +176,38 @@ class Compacting:
         return True
 
     def _begun(
-        self, refs: Sequence[LedgerRef], state: CompactionState, policy: Policy
+        self, list_: LedgerList, refs: Sequence[LedgerRef], policy: Policy
     ) -> CompactionState:
-        last = refs[-1].last_offset
+        state, last = list_.compaction or CompactionState(), refs[-1].last_offset
         assert last is not None
         kept_us = policy.tombstone_retention_ms * 1000
-        before_us = max(self._clock.wall_us() - kept_us, 0) if kept_us else 0
-        return CompactionState(state.cleaned, 0, last + 1, before_us)
+        old_us = self._clock.wall_us() - kept_us
+        # Ledgers that were removed count: they can be restored.
+        is_settled = list_.ledgers[0].first_offset >= state.settled_start
+        drops = kept_us and is_settled and state.settled and state.settled_us <= old_us
+        before_us = max(old_us, 0) if drops else 0
+        return replace(state, done=0, start=0, until=last + 1, tombstones_before_us=before_us)
+
+    def _ended(self, list_: LedgerList, state: CompactionState) -> CompactionState:
+        """Tombstones below this round's end wait from now on; those of an earlier round have
+        gone first, unless they have to wait for what was restored."""
+        ended = replace(
+            state,
+            cleaned=max(state.done, state.cleaned),
+            done=0,
+            start=0,
+            until=0,
+            tombstones_before_us=0,
+        )
+        has_more = bool(list_.visible) and list_.visible[0].first_offset < state.settled_start
+        if not state.settled or state.tombstones_before_us or has_more:
+            return replace(
+                ended,
+                settled_start=state.start,
+                settled=state.done,
+                settled_us=self._clock.wall_us(),
+            )
+        return ended
 
     async def _store(self, log: ManagedLedger, state: CompactionState) -> None:
         def changed(before: LedgerList) -> LedgerList:

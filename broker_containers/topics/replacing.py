@@ -188,7 +188,9 @@ class Replacing:
         """As ``replace_objects``, with the newest record of each key only, in the round of
         compaction that is under way."""
         round_ = log.compaction
-        await self._plan(log, ledgers, Rewrite.COMPACT, (round_.until, round_.tombstones_before_us))
+        is_settled = (ledgers[-1].last_offset or 0) < round_.settled
+        limits = round_.until, round_.tombstones_before_us if is_settled else 0
+        await self._plan(log, ledgers, Rewrite.COMPACT, limits)
         return await self.resume(log, schemas, seconds=seconds, keep_seconds=keep_seconds)
 
     async def erase_objects(

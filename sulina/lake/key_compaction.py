@@ -1,8 +1,8 @@
 """Which records of a range compaction by key keeps. Pure, CPU-bound: run it in a thread.
 
 A record is dropped if a later one has its key. A tombstone is dropped if it is the newest record of
-its key, was published long enough ago, and nothing before it has the key any more. Records without
-a key are kept.
+its key and was published before a given time; the caller makes sure that nothing before it has the
+key any more. Records without a key are kept.
 """
 
 from __future__ import annotations

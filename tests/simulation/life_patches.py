@@ -47,9 +47,10 @@ def _all_tiered(refs: Sequence[LedgerRef], *_: object) -> list[LedgerRef]:
 
 
 def _all_tombstones(
-    compacting: Compacting, refs: Sequence[LedgerRef], state: CompactionState, _: object
+    compacting: Compacting, list_: LedgerList, refs: Sequence[LedgerRef], _: object
 ) -> CompactionState:
-    return CompactionState(state.cleaned, 0, (refs[-1].last_offset or 0) + 1, 1 << 62)
+    end = (refs[-1].last_offset or 0) + 1
+    return CompactionState(until=end, tombstones_before_us=1 << 62, settled=end)
 
 
 def _every_second(compaction: KeyCompaction, rows: Any) -> Any:

@@ -232,6 +232,73 @@ async def test_a_deleted_key_never_comes_back_when_its_tombstone_goes() -> None:
     await scene.world.close()
 
 
+async def add_objects(scene: Scene) -> None:
+    """Something for the next round; the newest of them is not compacted."""
+    for _ in range(2):
+        await scene.publish([(4, False)])
+        await scene.tier()
+
+
+async def test_a_reader_between_a_record_and_its_tombstone_gets_the_old_tombstone() -> None:
+    scene = Scene(await make_world(settings=SMALL, row_group_bytes=300))
+    await scene.start()
+    await scene.publish([(1, False)])
+    await scene.tier()
+    await scene.publish([(1, True)])
+    await scene.tier()
+    await add_objects(scene)
+    scene.world.clock.move(4000.0)  # only the tombstone has to be old, nothing was compacted yet
+    seen = await scene.read(most=1)
+    await scene.compact(100)
+    seen += await scene.read(seen[-1].offset + 1)
+    assert b"k1" not in state_of(seen)
+    scene.world.clock.move(1800.0)
+    await add_objects(scene)
+    await scene.compact(100)
+    assert [each.tombstone for each in await scene.read() if each.key == b"k1"] == [True]
+    scene.world.clock.move(1800.0)
+    await add_objects(scene)
+    await scene.compact(100)
+    assert not [each for each in await scene.read() if each.key == b"k1"]
+    await scene.world.close()
+
+
+@pytest.mark.parametrize("restored", ["between two rounds", "in a round", "at the end"])
+async def test_a_deleted_key_does_not_come_back_with_what_is_restored(restored: str) -> None:
+    small = replace(SMALL, tier=replace(SMALL.tier, compact_bytes=1))  # a run for each ledger
+    scene = Scene(await make_world(settings=small, row_group_bytes=300))
+    await scene.start()
+    await scene.publish([(1, False)])
+    await scene.tier()
+    await scene.publish([(2, False)])
+    await scene.tier()
+    await scene.publish([(1, True), (2, True)])
+    await scene.tier()
+    await add_objects(scene)
+    await scene.compact(1)
+    await scene.log.trim(scene.log.refs[:2], 1 << 60)
+    for number in range(3):
+        if restored == "in a round" and number == 1:
+            await scene.compact(1)
+            await scene.log.restore()
+        await scene.compact(100)
+        if restored == "between two rounds" and number == 0:
+            await scene.log.restore()
+        scene.world.clock.move(4000.0)
+        await add_objects(scene)
+    await scene.compact(100)
+    if restored == "at the end":
+        assert await scene.log.restore()
+    assert state_of(await scene.read()) == state_of(scene.published)
+    for _ in range(3 * (restored == "at the end")):
+        scene.world.clock.move(4000.0)
+        await add_objects(scene)
+        await scene.compact(100)
+    assert state_of(await scene.read()) == state_of(scene.published)
+    assert {each.key for each in await scene.read()} == {b"k4"}, "and the tombstones go"
+    await scene.world.close()
+
+
 async def test_a_reader_in_the_middle_goes_on_in_the_compacted_objects() -> None:
     scene = Scene(await make_world(settings=SMALL, row_group_bytes=300))
     await scene.start()

@@ -103,7 +103,7 @@ class Replacement:
     until: int = 0
     """Compaction: records before this offset may replace others."""
     tombstones_before_us: int = 0
-    """Compaction: tombstones published before this time are dropped."""
+    """Compaction: tombstones published before this time are dropped; 0 keeps all."""
     key_digests: tuple[str, ...] = ()
     """Erasure: digests of the keys."""
     erased_us: int = 0
@@ -125,7 +125,16 @@ class CompactionState:
     until: int = 0
     """Where the round under way ends; 0 if there is none."""
     tombstones_before_us: int = 0
-    """The round under way drops tombstones published before this time."""
+    """The round under way drops tombstones below ``settled`` published before this time; 0 keeps
+    all."""
+    start: int = 0
+    """The round under way has replaced all that can be in the topic from here to ``done``."""
+    settled_start: int = 0
+    settled: int = 0
+    """An earlier round compared all records from ``settled_start`` to here with each other: between
+    these offsets, tombstones have nothing before them to delete."""
+    settled_us: int = 0
+    """When that round ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +306,9 @@ class LedgerList:
         ledgers = (*self.ledgers[:at], ref, *self.ledgers[end:])
         compaction = self.compaction
         if compaction is not None and self.replacing is not None and self.replacing.until:
-            compaction = replace(compaction, done=ref.last_offset + 1)
+            # What was removed by now is not compacted, and may be restored.
+            start = max(compaction.start, self.visible[0].first_offset)
+            compaction = replace(compaction, done=ref.last_offset + 1, start=start)
         return replace(
             self, ledgers=ledgers, pages=tuple(pages), replacing=None, compaction=compaction
         )

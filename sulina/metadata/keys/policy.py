@@ -44,7 +44,8 @@ class Policy:
     compact: bool = False
     """Of tiered records with the same key, only the newest is kept."""
     tombstone_retention_ms: int = 86_400_000
-    """How long compaction keeps tombstones after they were published; 0 keeps them for good."""
+    """How long compaction keeps tombstones after it has removed what they delete; 0 keeps them for
+    good."""
     freshness_ms: int = 0
     """Records are to be in an object so soon after they were published; 0: as the brokers' settings
     say."""
