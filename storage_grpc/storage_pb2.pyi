@@ -1190,3 +1190,71 @@ class DeleteTieredReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteTieredReply: _TypeAlias = DeleteTieredReply  # noqa: Y015
+
+@_typing.final
+class MarkRemovedRequest(_message.Message):
+    """Tells readers of the objects which of them retention removed (sulina/lake/removed.py)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
+    FORMER_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    @_builtins.property
+    def mark(self) -> Global___RemovedMark: ...
+    @_builtins.property
+    def former(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemovedMark]:
+        """to be deleted, after the mark is there"""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        mark: Global___RemovedMark | None = ...,
+        former: _abc.Iterable[Global___RemovedMark] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["former", b"former", "mark", b"mark", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MarkRemovedRequest: _TypeAlias = MarkRemovedRequest  # noqa: Y015
+
+@_typing.final
+class RemovedMark(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    LEDGER_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    ledger: _builtins.int
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        ledger: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledger", b"ledger", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemovedMark: _TypeAlias = RemovedMark  # noqa: Y015
+
+@_typing.final
+class MarkRemovedReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MarkRemovedReply: _TypeAlias = MarkRemovedReply  # noqa: Y015

@@ -131,6 +131,7 @@ class Broker:
             # In a cluster, owners open their topics when they get them.
             self._open_idle if metadata is None else None,
             self.refresh_policies,
+            lambda: self.tiering.settings.tables_seconds,
         )
         self.tiering = Tiering(tier, clock, settings.tier, self.loaded)
         self.replacing = Replacing(tier, clock)

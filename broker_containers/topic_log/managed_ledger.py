@@ -32,6 +32,7 @@ from broker_containers.topic_log.takeover import fence_and_read
 from storage_grpc.ledgers import Ledgers, LedgerWriter
 from storage_grpc.tier.tier import Tier, place_of
 from sulina.errors import Fenced, StorageFull, SulinaError
+from sulina.lake.layout import RemovedMark
 from sulina.metadata.keys import unreferenced_objects
 from sulina.metadata.keys.ledger_list import CompactionState, Removal, Replacement
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
@@ -114,6 +115,10 @@ class ManagedLedger:
         self._writer: LedgerWriter | None = None
         self._written: OpenLedger | None = None
         self._born = 0.0
+        self.tables_seconds = 0.0
+        """How long objects that left the topic are kept at least, so that tables drop them."""
+        self._marked: tuple[tuple[int, int], ...] = ()
+        self._marked_at = 0.0
         self._bases = array("q")  # base offset of each entry of the ledger being written
         self._queue: deque[_Pending] = deque()
         self._under_way: deque[_Pending] = deque()
@@ -479,9 +484,33 @@ class ManagedLedger:
         return count
 
     async def delete_overdue(self, now_us: int) -> int:
-        """Delete the data of ledgers that were removed and kept for long enough."""
+        """Delete the data of ledgers that were removed and kept for long enough.
+
+        If they have objects, the mark that says so must have been there for ``tables_seconds``.
+        """
         await self._switched()
+        if not self._list.overdue(now_us) or not await self._noticed():
+            return 0
         return await self._delete(lambda list_: list_.overdue(now_us))
+
+    async def mark_removed(self) -> None:
+        """Tell readers of the objects which of them are removed, unless that is done already."""
+        wanted = self._list.marks
+        if not wanted or self._marked == wanted or self.tier is None or not self.tier.ready:
+            return
+        former = [RemovedMark(*each) for each in {*self._marked, *wanted[:-1]} - {wanted[-1]}]
+        await self.tier.mark_removed(self.topic, RemovedMark(*wanted[-1]), former)
+        self._marked, self._marked_at = wanted, self._clock.now()
+
+    async def _noticed(self) -> bool:
+        """Whether tables had the time to drop what is removed."""
+        if not self.tables_seconds or self.tier is None:
+            return True
+        if all(ref.tiered is None for ref in self._list.ledgers[: self._list.hidden]):
+            return True
+        await self.mark_removed()
+        since = self._clock.now() - self._marked_at
+        return self._marked == self._list.marks and since >= self.tables_seconds
 
     async def restore(self) -> int:
         """Restore the ledgers that were removed and whose data is kept; returns how many."""
@@ -505,7 +534,11 @@ class ManagedLedger:
         while gone := doomed(self._list):
             objects = objects_to_delete(self.tier, self.topic, gone)
             places = [place_of(head) for head in objects]
-            doom = unreferenced_objects.puts(self.topic, places, self._clock.wall_us())
+            # What was kept long enough is overdue; other objects are still in tables.
+            now_us = self._clock.wall_us()
+            overdue = len(gone) <= self._list.overdue(now_us)
+            keep_us = 0 if overdue else int(self.tables_seconds * 1e6)
+            doom = unreferenced_objects.puts(self.topic, places, now_us, keep_us)
 
             def trimmed(list_: LedgerList, gone: tuple[LedgerRef, ...] = gone) -> LedgerList:
                 if doomed(list_) != gone:  # by our turn they were restored, or replaced
@@ -519,7 +552,8 @@ class ManagedLedger:
             for ref in gone:
                 if ref.is_local:
                     await self._ledgers.delete(ref.id)
-            await delete_objects(self.tier, objects)
+            if not keep_us:
+                await delete_objects(self.tier, objects)
             break
         return len(gone)
 

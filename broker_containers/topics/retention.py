@@ -77,8 +77,10 @@ class Retention:
         unused: UnusedTopics | None = None,
         open_idle: Callable[[], Awaitable[None]] | None = None,
         refresh: Callable[[], Awaitable[None]] | None = None,
+        tables: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """``grace``: how many seconds to keep what is removed, with objects or without.
+        ``tables``: how many seconds to keep its objects at least, until tables drop them.
 
         ``open_idle`` opens topics that nobody uses and that have a policy to apply, ``refresh``
         brings the policies of open ones up to date.
@@ -92,6 +94,7 @@ class Retention:
         self._unused = unused
         self._open_idle = open_idle
         self._refresh = refresh
+        self._tables = tables
         self.outdated = False
         """The brokers' settings of policies changed since they were applied."""
         self.audit: RecordedRetention | None = None
@@ -139,6 +142,8 @@ class Retention:
             return 0
         recorded = self.audit if str(topic.name) == AUDIT_TOPIC else None
         policy = self.policy_of(topic)
+        log.tables_seconds = self._tables()
+        await self._mark(log)
         await log.delete_overdue(self._clock.wall_us())
         if policy is None:
             return 0
@@ -155,10 +160,19 @@ class Retention:
         if not count or not log.usable:
             return 0
         if recorded is None:
-            return await self._remove(log, refs, count)
+            removed = await self._remove(log, refs, count)
+            await self._mark(log)
+            return removed
         count = min(count, LEDGERS_PER_RECORD)  # as many as are deleted at once
         before = refs[count].first_offset
         return await recorded.trim(before, partial(log.trim, refs[:count]))
+
+    async def _mark(self, log: ManagedLedger) -> None:
+        """Tell tables what is removed. A failure is logged; the next round tries again."""
+        try:
+            await log.mark_removed()
+        except SulinaError as error:
+            _log.warning("marking what %s removed failed; will retry: %s", log.topic, error)
 
     async def _remove(self, log: ManagedLedger, refs: Sequence[LedgerRef], count: int) -> int:
         """Remove the oldest ledgers, as many as are kept for the same time.
@@ -211,7 +225,9 @@ class Retention:
                 f"backlog_drop_oldest of {topic.name} would remove it again at once: first raise "
                 f"backlog_bytes above {behind:,}, with `sulina topic policy`"
             )
-        return await log.restore()
+        restored = await log.restore()
+        await self._mark(log)
+        return restored
 
     async def _limit_backlog(self, topic: Topic, log: ManagedLedger, policy: Policy) -> None:
         limit = policy.backlog_bytes

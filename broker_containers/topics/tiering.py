@@ -62,6 +62,9 @@ class TieringSettings:
     grace_seconds: float = settable.seconds(float(settable.DAY), 0, settable.YEAR, settable.ROUND,
         "How long objects are kept after retention removed them from their topic; until then, "
         "`sulina topic retention --undo` restores them.")
+    tables_seconds: float = settable.seconds(1800.0, 0, settable.YEAR, settable.ROUND,
+        "How long objects are kept at least after they left their topic, so that tables drop them "
+        "first; bring tables up to date more often than that.")
     typed_columns: bool = settable.flag(True, settable.ROUND,
         "Whether objects of topics with a schema have typed columns.")
     merge_bytes: int = settable.bytes(0, 0, 64 << 30, settable.ROUND,

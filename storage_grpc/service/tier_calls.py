@@ -17,6 +17,7 @@ from storage_grpc.tier.tier import OffloadJob
 from storage_grpc.tier.wire import (
     from_head,
     from_job,
+    from_mark,
     from_offsets,
     from_schema,
     pack_frames,
@@ -24,6 +25,7 @@ from storage_grpc.tier.wire import (
     to_summary,
 )
 from sulina.errors import Unavailable
+from sulina.names import TopicName
 
 if TYPE_CHECKING:
     # Its packages are not installed on nodes without a tier.
@@ -73,6 +75,7 @@ class TierCalls:
             "ReadControl": handler(pb.ReadControlRequest, self._control, any_incarnation=True),
             "VerifyTiered": handler(pb.VerifyTieredRequest, self._verify, any_incarnation=True),
             "DeleteTiered": handler(pb.DeleteTieredRequest, self._delete, any_incarnation=True),
+            "MarkRemoved": handler(pb.MarkRemovedRequest, self._mark, any_incarnation=True),
         }
 
     async def close(self) -> None:
@@ -128,6 +131,12 @@ class TierCalls:
 
     async def _verify(self, request: pb.VerifyTieredRequest) -> Message:
         return to_summary(await self._tier.verify(from_head(request.head)))
+
+    async def _mark(self, request: pb.MarkRemovedRequest) -> Message:
+        former = [from_mark(each) for each in request.former]
+        topic = TopicName.parse(request.topic)
+        await self._tier.mark_removed(topic, from_mark(request.mark), former)
+        return pb.MarkRemovedReply()
 
     async def _delete(self, request: pb.DeleteTieredRequest) -> Message:
         await self._tier.delete(

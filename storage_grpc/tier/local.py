@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 
 from storage_grpc.tier.compacting import Compacting
 from storage_grpc.tier.erasing import count_erasable, erase_from_objects
@@ -19,10 +20,11 @@ from storage_grpc.tier.tier import (
     Rewrite,
     key_of,
 )
-from sulina.errors import Overloaded
-from sulina.lake.layout import notice_key
+from sulina.errors import AlreadyExists, Overloaded
+from sulina.lake.layout import RemovedMark, notice_key, removed_key
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys.erasures import Ranges
+from sulina.names import TopicName
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import RunBlocking
 
@@ -114,6 +116,15 @@ class LocalTier:
     async def verify(self, head: ObjectHead) -> ObjectSummary:
         return await self._objects.verify(head)
 
+    async def mark_removed(
+        self, topic: TopicName, mark: RemovedMark, former: Sequence[RemovedMark]
+    ) -> None:
+        with suppress(AlreadyExists):
+            await self._store.put(removed_key(topic, mark), _nothing())
+        for each in former:
+            if each.number < mark.number:  # the highest one counts
+                await self._store.delete(removed_key(topic, each))
+
     async def delete(self, heads: Sequence[ObjectHead], notices: Sequence[ObjectHead] = ()) -> None:
         for head in heads:
             self._objects.forget(head)
@@ -124,3 +135,8 @@ class LocalTier:
     async def close(self) -> None:
         """Cancel pending fetches; callers cancel their own offloads."""
         await self._objects.close()
+
+
+async def _nothing() -> AsyncGenerator[bytes]:
+    """The content of a mark: stores differ in whether they keep empty objects, so it has a byte."""
+    yield b"\n"

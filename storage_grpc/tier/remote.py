@@ -21,16 +21,19 @@ from storage_grpc.tier.wire import (
     from_summary,
     to_head,
     to_job,
+    to_mark,
     to_offsets,
     to_schema,
     unpack_frames,
 )
 from sulina.errors import NotFound, Refused, SulinaError, Unavailable
+from sulina.lake.layout import RemovedMark
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys import ledger_metadata
 from sulina.metadata.keys.erasures import Ranges
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata
 from sulina.metadata.store import MetadataStore
+from sulina.names import TopicName
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 from sulina.runtime.tasks import stop_tasks
@@ -168,6 +171,19 @@ class RemoteTier:
             return from_summary(head, reply)
 
         return await self._first(self._turned(head), call, _VERIFY_SECONDS)
+
+    async def mark_removed(
+        self, topic: TopicName, mark: RemovedMark, former: Sequence[RemovedMark]
+    ) -> None:
+        request = pb.MarkRemovedRequest(
+            topic=str(topic), mark=to_mark(mark), former=map(to_mark, former)
+        )
+
+        async def call(node: RemoteNode) -> pb.MarkRemovedReply:
+            return await node.link.ask("MarkRemoved", request, pb.MarkRemovedReply)
+
+        head = ObjectHead(topic, mark.ledger, 0)
+        await self._first(self._turned(head), call, _CALL_SECONDS)
 
     async def delete(self, heads: Sequence[ObjectHead], notices: Sequence[ObjectHead] = ()) -> None:
         for start in range(0, len(heads), _DELETED_AT_ONCE):

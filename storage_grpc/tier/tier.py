@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from storage_grpc.entries import Entry
-from sulina.lake.layout import object_key
+from sulina.lake.layout import RemovedMark, object_key
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.metadata.keys.erasures import Ranges
@@ -188,6 +188,12 @@ class Tier(Protocol):
 
         Raises ``CorruptEntry`` if they differ, ``NotFound``, or ``Unavailable``.
         """
+        ...
+
+    async def mark_removed(
+        self, topic: TopicName, mark: RemovedMark, former: Sequence[RemovedMark]
+    ) -> None:
+        """Put a mark that tells which objects of a topic are removed, then delete former ones."""
         ...
 
     async def delete(self, heads: Sequence[ObjectHead], notices: Sequence[ObjectHead] = ()) -> None:

@@ -10,6 +10,7 @@ from storage_grpc.entries import Entry
 from storage_grpc.remote.wire.layout import DamagedMessage, pack_entries, unpack_entries
 from storage_grpc.tier.tier import Offloaded, ReplaceJob, Rewrite, SourceObject
 from sulina.errors import Refused, UnknownOutcome
+from sulina.lake.layout import RemovedMark
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.lake.typed.schema_version import SchemaVersion
 from sulina.metadata.keys.erasures import Ranges
@@ -18,6 +19,16 @@ from sulina.names import TopicName
 
 _SUMMARY = tuple(pb.VerifyTieredReply.DESCRIPTOR.fields_by_name)
 """The fields of a summary in addition to those of the object's head."""
+
+
+def to_mark(mark: RemovedMark) -> pb.RemovedMark:
+    """A mark of removed ledgers."""
+    return pb.RemovedMark(number=mark.number, ledger=mark.ledger)
+
+
+def from_mark(mark: pb.RemovedMark) -> RemovedMark:
+    """A mark of removed ledgers."""
+    return RemovedMark(mark.number, mark.ledger)
 
 
 def to_head(head: ObjectHead) -> pb.ObjectHead:

@@ -7,7 +7,8 @@ prefix of the object store.
 
 An object that replaces those of several ledgers has its last offset and its generation in its name,
 too: ``<first offset>-<ledger id>-<last offset>-<generation>.parquet``, the generation with 10
-digits. ``sulina.lake.generations`` says which objects of a listing count.
+digits. ``sulina.lake.generations`` says which objects of a listing count, and
+``sulina.lake.removed`` which of them retention has removed.
 
 A topic without partitions has ``partition=0``. Topic names contain only letters, digits, ``_`` and
 ``-``, none of which Hive's layout escapes, so keys contain them unchanged.
@@ -31,6 +32,12 @@ _KEY: Final = re.compile(
     r"partition=(?P<partition>0|[1-9][0-9]{0,8})/"
     r"(?P<first_offset>[0-9]{20})-(?P<ledger>[0-9]{20})"
     r"(-(?P<last_offset>[0-9]{20})-(?P<generation>[0-9]{10}))?\.parquet",
+)
+
+_REMOVED: Final = "_removed-"
+_REMOVED_KEY: Final = re.compile(
+    r"ledgers/namespace=[\w-]+/topic=[\w-]+/partition=(?P<partition>0|[1-9][0-9]{0,8})/"
+    r"_removed-(?P<number>[0-9]{20})-(?P<ledger>[0-9]{20})"
 )
 
 
@@ -114,6 +121,33 @@ def _topic_folder(namespace: str, topic: str) -> str:
     return f"{ROOT}namespace={namespace}/topic={topic}/"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class RemovedMark:
+    """Says that retention removed the oldest ledgers of a topic, whose objects still exist.
+
+    Of several, the one with the highest number counts; see ``sulina.lake.removed``.
+    """
+
+    number: int
+    ledger: int
+    """Objects of ledgers up to this one are removed."""
+
+
+def removed_key(topic: TopicName, mark: RemovedMark) -> str:
+    """The key of a mark. Its name begins with ``_``, so plain readers of the folder skip it."""
+    base, partition = topic.partition_of or (topic, 0)
+    folder = f"{_topic_folder(base.namespace, base.local)}partition={partition}/"
+    return f"{folder}{_REMOVED}{mark.number:020}-{mark.ledger:020}"
+
+
+def parse_removed(key: str) -> tuple[int, RemovedMark] | None:
+    """The partition and the mark of a key; None if it is not that of a mark."""
+    match = _REMOVED_KEY.fullmatch(key)
+    if match is None:
+        return None
+    return int(match["partition"]), RemovedMark(int(match["number"]), int(match["ledger"]))
+
+
 def notice_key(topic: TopicName, ledger: int, generation: int) -> str:
     """The key of the notice that tells plain readers of a listing to stop.
 
@@ -127,5 +161,5 @@ def notice_key(topic: TopicName, ledger: int, generation: int) -> str:
 
 
 def is_notice(key: str) -> bool:
-    """Whether a key is that of a notice."""
-    return key.rpartition("/")[2].startswith(_NOTICE)
+    """Whether a key is that of a notice, or of a mark of removed ledgers."""
+    return key.rpartition("/")[2].startswith((_NOTICE, _REMOVED))

@@ -21,7 +21,15 @@ import pyarrow.fs as pafs
 from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable
 from sulina.lake.decoder import TAIL, Footer, NeedMore, open_footer
 from sulina.lake.generations import newest_objects
-from sulina.lake.layout import ROOT, ObjectName, parse_key, topic_prefix
+from sulina.lake.layout import (
+    ROOT,
+    ObjectName,
+    RemovedMark,
+    parse_key,
+    parse_removed,
+    topic_prefix,
+)
+from sulina.lake.removed import kept_objects
 from sulina.lake.summary import ObjectSummary
 from sulina.names import TopicName
 
@@ -106,7 +114,8 @@ class Lake:
     def objects(self, topic: TopicName) -> dict[int, list[ObjectName]]:
         """The objects of each partition of a topic, in the order of their offsets.
 
-        Those that others replaced are left out. Raises ``NotFound`` if there is no such lake.
+        Those that others replaced and that retention removed are left out. Raises ``NotFound`` if
+        there is no such lake.
         """
         folder = topic_prefix(topic).rstrip("/")
         with self._errors():
@@ -116,14 +125,20 @@ class Lake:
         if not infos:
             self.topics()
         parts: defaultdict[int, list[ObjectName]] = defaultdict(list)
+        marks: defaultdict[int, list[RemovedMark]] = defaultdict(list)
         for info in infos:
+            key = info.path[len(self._root) + 1 :]
+            if (found := parse_removed(key)) is not None:
+                marks[found[0]].append(found[1])
+                continue
             try:
-                name = parse_key(info.path[len(self._root) + 1 :])
+                name = parse_key(key)
             except Refused:
                 continue  # a folder, or a file that is being written
             parts[name.partition].append(name)
         return {
-            part: newest_objects(names, lambda name: name) for part, names in sorted(parts.items())
+            part: newest_objects(kept_objects(names, marks[part], _itself), _itself)
+            for part, names in sorted(parts.items())
         }
 
     def footer(self, name: ObjectName) -> Footer:
@@ -208,6 +223,10 @@ def _variable(*names: str) -> str:
 def _tail(file: Any, size: int, length: int) -> bytes:
     start = max(size - length, 0)
     return bytes(file.read_at(size - start, start))
+
+
+def _itself(name: ObjectName) -> ObjectName:
+    return name
 
 
 def _value(folder: str) -> str:

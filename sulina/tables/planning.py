@@ -21,7 +21,7 @@ from sulina.errors import NotFound
 from sulina.lake.layout import ObjectName
 from sulina.lake.summary import ObjectSummary
 
-_PARTLY: Final = "exchanged in part"
+PARTLY: Final = "exchanged in part"
 """In place of the checksum, until all are exchanged."""
 
 
@@ -98,14 +98,16 @@ def plan(
             extent = Extent(oldest, max(oldest, extent.next))
         extent = extent or Extent(oldest, oldest)
         first, end = extent.first, extent.next
+        unclear = False
         if checksum(objects, end) != extent.replaced:
             room = most - len(added)
             exchange = _exchange(objects, files_of(partition), extent, summary_of, room)
+            unclear = exchange.unclear
             added += exchange.added
             exchanged |= exchange.gone
             first = min([first, *(name.first_offset for name in exchange.added)])
             if not exchange.complete:
-                after[partition] = Extent(first, end, _PARTLY)
+                after[partition] = Extent(first, end, PARTLY)
                 continue
             end = max(end, exchange.end)
         for name in reversed([each for each in objects if each.first_offset < first]):
@@ -130,7 +132,7 @@ def plan(
                 break
             added.append(name)
             end = summary_of(name).last_offset + 1
-        after[partition] = Extent(first, end, checksum(objects, end))
+        after[partition] = Extent(first, end, PARTLY if unclear else checksum(objects, end))
     for partition, extent in extents.items():
         if not listed.get(partition) and extent.first < extent.next:
             removed[partition] = extent.next
@@ -144,13 +146,36 @@ def checksum(objects: Iterable[ObjectName], end: int) -> str:
     return blake2b("\n".join(found).encode(), digest_size=8).hexdigest() if found else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Exchange:
-    added: list[ObjectName]
-    gone: set[ObjectName]
-    end: int
+    added: list[ObjectName] = field(default_factory=list)
+    gone: set[ObjectName] = field(default_factory=set)
+    end: int = 0
     """The offset after the last object added."""
-    complete: bool
+    complete: bool = True
+    """Whether nothing is left to a further commit."""
+    unclear: bool = False
+    """Whether the table has files that the listing lacks, and no object has their records."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """Files and objects that overlap: one exchange, or none."""
+
+    end: int
+    added: list[ObjectName] = field(default_factory=list)
+    gone: list[ObjectName] = field(default_factory=list)
+
+    def covered(self, ends: Mapping[ObjectName, int]) -> bool:
+        """Whether the objects to add have all offsets of the files to remove."""
+        if not self.gone:
+            return True
+        reached = self.gone[0].first_offset
+        for name in self.added:
+            if name.first_offset > reached:
+                return False
+            reached = max(reached, ends[name])
+        return reached >= max(ends[name] for name in self.gone)
 
 
 def _exchange(
@@ -160,7 +185,11 @@ def _exchange(
     summary_of: Callable[[ObjectName], ObjectSummary],
     most: int,
 ) -> _Exchange:
-    """What to exchange in a partition, in the order of offsets, until ``most`` are added."""
+    """What to exchange in a partition, in the order of offsets, until ``most`` are added.
+
+    A file goes only if objects with its records come. Otherwise the listing may be older than the
+    table: of ledgers that became objects out of order, it may have only the later one.
+    """
     wanted = [
         name
         for name in objects
@@ -171,18 +200,23 @@ def _exchange(
     new = {name: summary_of(name).last_offset + 1 for name in wanted if name not in files}
     old = {name: end for name, end in files.items() if name not in set(wanted)}
     old = {name: end for name, end in old.items() if end > extent.first}
-    exchange = _Exchange([], set(), 0, complete=True)
-    end, complete = 0, True
-    for name in sorted({*new, *old}, key=lambda each: (each.first_offset, each)):
+    ends = {**old, **new}
+    groups: list[_Group] = []
+    for name in sorted(ends, key=lambda each: (each.first_offset, each)):
         # What begins where the others have ended does not belong to them.
-        if name.first_offset >= end and len(exchange.added) >= most:
-            complete = False
+        if not groups or name.first_offset >= groups[-1].end:
+            groups.append(_Group(0))
+        groups[-1].end = max(groups[-1].end, ends[name])
+        (groups[-1].added if name in new else groups[-1].gone).append(name)
+    found = _Exchange()
+    for group in groups:
+        if not group.covered(ends):
+            found.unclear = True
+        elif len(found.added) >= most:
+            found.complete = False
             break
-        if name in new:
-            exchange.added.append(name)
-            end = max(end, new[name])
         else:
-            exchange.gone.add(name)
-            end = max(end, old[name])
-    reached = max((new[name] for name in exchange.added), default=0)
-    return _Exchange(exchange.added, exchange.gone, reached, complete)
+            found.added += group.added
+            found.gone.update(group.gone)
+    found.end = max((new[name] for name in found.added), default=0)
+    return found

@@ -122,6 +122,7 @@ class LifeWorld(TierWorld):
             compact_percent=chance.choice((1, 50)),
             compact_bytes=chance.choice((1_500, 1 << 20)),
             grace_seconds=self._grace,
+            tables_seconds=0.0,  # of the machine, which is not as fast as its wall clock
             replaced_seconds=self._replaced,
             local_seconds=self._local,
         )

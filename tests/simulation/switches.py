@@ -159,6 +159,12 @@ class Switches:
     """What brokers have in memory is read again after an erasure."""
     erase_again: bool = True
     """Erasures are repeated for what is restored after them."""
+    hide_removed: bool = True
+    """Objects that are marked as removed are not listed."""
+    number_marks: bool = True
+    """Of the marks of removed objects the highest number counts, not the last to arrive."""
+    keep_for_tables: bool = True
+    """Removed objects are kept until tables had the time to drop them."""
 
     @classmethod
     def names(cls) -> list[str]:
@@ -229,6 +235,9 @@ TABLE_SAFEGUARDS = frozenset(
         "exchange_replaced",
         "progress_in_snapshot",
         "files_of_others",
+        "hide_removed",
+        "number_marks",
+        "keep_for_tables",
     }
 )
 """Safeguards of topics as tables."""

@@ -1,16 +1,17 @@
 """Invariants of a topic's table: each ledger once and in order, nothing that was gone before.
 
-In the end the table has exactly the objects that exist.
+In the end the table has exactly the objects that exist and are not removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
 from sulina.lake.generations import newest_objects
 from sulina.lake.layout import ObjectName
 from sulina.lake.summary import ObjectSummary
+from sulina.tables.planning import PARTLY
 from tests.simulation.catalog import TableFile, TableSnapshot, bounds
 from tests.simulation.trace import Trace, Violation
 
@@ -18,7 +19,14 @@ from tests.simulation.trace import Trace, Violation
 class TablesChecker:
     """Looks at every commit when the catalog takes it."""
 
-    def __init__(self, trace: Trace, lake: Mapping[ObjectName, ObjectSummary]) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        lake: Mapping[ObjectName, ObjectSummary],
+        kept: Callable[[Iterable[ObjectName]], Iterable[ObjectName]],
+    ) -> None:
+        """``kept``: the objects that retention has not removed."""
+        self._kept = kept
         self._trace = trace
         self._lake = lake
         self._failures: list[str] = []
@@ -52,10 +60,18 @@ class TablesChecker:
             told = None if made.extents is None else made.extents[partition]
             if told is None or (told.first, told.next) != (extent.first, extent.next):
                 self.fail(f"{who} commits {_shown(made)} with the extents {made.extents}")
-        named = {each.name for each in made.files} & gone
+        # Exchanges of many objects take several commits; what is left goes with a later one.
+        whole = {part for part, each in (made.extents or {}).items() if each.replaced != PARTLY}
+        named = {each.name for each in made.files if each.name.partition in whole} & gone
         if named:
-            self.fail(f"{who} commits {_shown(made)}, with objects that were gone before")
+            some = ", ".join(f"{each.partition}/{each.first_offset}" for each in sorted(named))
+            self.fail(f"{who} commits {_shown(made)}, with objects that were gone before: {some}")
         self.records_confirmed += 1
+
+    def deleted(self, names: Iterable[ObjectName], now: TableSnapshot) -> None:
+        """Objects are deleted, although nothing kept the table from dropping them before."""
+        if left := {each.name for each in now.files} & set(names):
+            self.fail(f"{sorted(left)[0].key} is deleted, and the table has it")
 
     def rolled_back(self, now: TableSnapshot) -> None:
         """An operator has made an earlier snapshot the newest."""
@@ -63,7 +79,7 @@ class TablesChecker:
 
     def unsettled(self, now: TableSnapshot) -> str:
         """What the table has too much or too little of; empty if it is as it must be."""
-        counts = newest_by_partition(self._lake)
+        counts = newest_by_partition(self._kept(self._lake))
         wanted = sorted(
             TableFile(name, self._lake[name].last_offset + 1)
             for names in counts.values()

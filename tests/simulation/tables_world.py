@@ -2,9 +2,9 @@
 commit, each of which may be killed, paused or cut off, to a catalog that loses answers.
 
 Objects appear out of order, as ledgers are tiered, and several are replaced by one. Retention
-deletes the oldest. Operators roll the
+removes the oldest, marks them, and deletes them later, unless that is undone. Operators roll the
 table back, and engines commit snapshots of their own. In the end all faults stop, and the table
-must become equal to the objects that exist.
+must become equal to the objects that exist and are not removed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from sulina.errors import NotFound, SulinaError, Unavailable, UnknownOutcome
-from sulina.lake.layout import ObjectName
+from sulina.lake.layout import ObjectName, RemovedMark
 from sulina.lake.summary import ObjectSummary
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
@@ -29,12 +29,15 @@ from tests.simulation.loop import SimLoop, SimMachine
 from tests.simulation.network import SimConnection, SimEndpoint, SimNetwork
 from tests.simulation.switches import Switches
 from tests.simulation.tables_checker import TablesChecker, newest_by_partition
+from tests.simulation.tables_removals import Removals, kept_of
 from tests.simulation.trace import Trace
 
 _TOPIC = TopicName("default", "t0")
 _SECONDS = 2.0
 """How long a client waits for an answer."""
 _SETTLE_SECONDS = 60.0
+_KEPT_SECONDS = 2.0
+"""Twice that is how long objects stay after they were removed."""
 _OUT_OF_ORDER = 3
 """So many ledgers become objects at the same time."""
 
@@ -127,12 +130,17 @@ class _Objects:
         self._ask = ask
         self._summaries: dict[ObjectName, ObjectSummary] = {}
         self.gone: frozenset[ObjectName] = frozenset()
-        """What was deleted before the listing."""
+        """What was marked as removed, or deleted, before the listing."""
 
     def list(self) -> dict[int, list[ObjectName]]:
-        lake = self._committer._world.lake
-        found, self.gone = self._call(lambda: (list(lake), frozenset(lake.gone)))
-        return newest_by_partition(found)
+        world = self._committer._world
+        lake = world.lake
+        found, marks, self.gone = self._call(
+            lambda: (list(lake), {part: [*each] for part, each in lake.marks.items()}, lake.left())
+        )
+        if not world.switches.hide_removed:
+            marks = {}
+        return newest_by_partition(kept_of(found, marks))
 
     def summary(self, name: ObjectName) -> ObjectSummary:
         if name not in self._summaries:
@@ -151,11 +159,16 @@ class _Objects:
 
 
 class Objects(dict[ObjectName, ObjectSummary]):
-    """The objects that exist, and those that retention deleted."""
+    """The objects that exist, those that were deleted, and the marks of removed ones."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gone: set[ObjectName] = set()
+        self.marks: dict[int, list[RemovedMark]] = {}
+
+    def left(self) -> frozenset[ObjectName]:
+        """What no longer belongs to the topic, as far as a listing can tell."""
+        return frozenset({*self.gone, *self} - {*kept_of(self, self.marks)})
 
     def summary(self, name: ObjectName) -> ObjectSummary:
         if name not in self:
@@ -168,6 +181,7 @@ class TablesWorld:
 
     def __init__(self, seed: int, loop: SimLoop, trace: Trace, switches: Switches) -> None:
         self.seed, self.loop, self.trace = seed, loop, trace
+        self.switches = switches
         self._chance = chance = Random(f"{seed}/tables")
         self._clock = SimClock(loop)
         self.network = SimNetwork(loop, Random(f"{seed}/network"), 0.002)
@@ -176,7 +190,8 @@ class TablesWorld:
             conditional=switches.commit_if_unchanged,
             progress_in_snapshot=switches.progress_in_snapshot,
         )
-        self.checker = TablesChecker(trace, self.lake)
+        self._removals = Removals()
+        self.checker = TablesChecker(trace, self.lake, self._removals.kept)
         self.objects, self.catalog = SimEndpoint("objects"), SimEndpoint("catalog")
         self._services = [_Service(Random(f"{seed}/{name}")) for name in ("objects", "catalog")]
         for where, service in zip((self.objects, self.catalog), self._services, strict=True):
@@ -184,6 +199,8 @@ class TablesWorld:
         self.committers = [_Committer(self, number) for number in range(chance.choice((1, 2, 3)))]
         self._seconds = chance.uniform(4.0, 10.0)
         self._ledgers = 0
+        self._later: list[asyncio.Task[None]] = []
+        self._undisturbed = False
         self._retained = chance.choice((0.0, 0.3, 0.9))
         """How many ledgers retention deletes, as a share of those that are written."""
 
@@ -191,13 +208,21 @@ class TablesWorld:
         """All phases. Raises ``Violation``."""
         partitions = range(self._chance.choice((1, 1, 2)))
         tasks = [self.loop.create_task(self._write(part)) for part in partitions]
-        faults = [self.loop.create_task(self._repeat(fault)) for fault in self._faults()]
+        chosen = self._faults()
+        self._undisturbed = not chosen
+        faults = [self.loop.create_task(self._repeat(fault)) for fault in chosen]
         await self._until(self._clock.now() + self._seconds)
         await asyncio.gather(*tasks)
         for task in faults:
             task.cancel()
         await asyncio.gather(*faults, return_exceptions=True)
         self._heal()
+        end = self._clock.now() + _SETTLE_SECONDS
+        while self._later:
+            await self._until(self._clock.now() + 0.2)
+            if self._clock.now() > end:
+                self.checker.fail("what was removed is not marked, so it is never deleted")
+            self._later = [task for task in self._later if not task.done()]
         end = self._clock.now() + _SETTLE_SECONDS
         while wrong := self.checker.unsettled(self.table.current):
             await self._until(self._clock.now() + 0.2)
@@ -233,14 +258,63 @@ class TablesWorld:
             for _ in made:
                 if chance.random() < self._retained:
                     await self._clock.sleep(chance.expovariate(8))
-                    self._expire(partition)
+                    self._remove(partition)
 
-    def _expire(self, partition: int) -> None:
-        kept = newest_by_partition(self.lake).get(partition)
+    def _remove(self, partition: int) -> None:
+        """Retention removes the oldest; tables are told by a mark, and some time later, unless
+        that was undone, the objects are deleted."""
+        kept = newest_by_partition(self._removals.kept(self.lake)).get(partition)
         if kept:
             end = self.lake[kept[0]].last_offset
-            self.trace.note(f"retention deletes {partition}/{kept[0].first_offset}-{end}")
-            self._delete([*self._replaced_by(kept[0]), kept[0]])
+            self.trace.note(f"retention removes {partition}/{kept[0].first_offset}-{end}")
+            self._change(partition, kept[0].ledger)
+            objects = [*self._replaced_by(kept[0]), kept[0]]
+            self._later.append(self.loop.create_task(self._delete_removed(kept[0], objects)))
+
+    def _change(self, partition: int, ledger: int) -> None:
+        """The list changes at once; its mark follows, perhaps after that of a later change."""
+        mark = self._removals.change(partition, ledger)
+        if not self.switches.number_marks:
+            mark = replace(mark, number=0)
+        self._later.append(self.loop.create_task(self._mark(partition, mark)))
+
+    async def _mark(self, partition: int, mark: RemovedMark) -> None:
+        await self._clock.sleep(self._chance.choice((0.0, 0.05, 0.5)))
+        marks = self.lake.marks.setdefault(partition, [])
+        if self.switches.number_marks:
+            self.lake.marks[partition] = [*(each for each in marks if each > mark), mark]
+        else:
+            self.lake.marks[partition] = [mark]  # the last to arrive counts
+        self.trace.note(f"{partition} is marked: {mark}")
+
+    async def _delete_removed(self, oldest: ObjectName, objects: list[ObjectName]) -> None:
+        """After the time for tables, and no earlier than the mark is there."""
+        part, kept = oldest.partition, self._removals
+        undone = kept.undone(part)
+        await self._clock.sleep(_KEPT_SECONDS if self.switches.keep_for_tables else 0.0)
+        while not any(each.ledger >= oldest.ledger for each in self.lake.marks.get(part, ())):
+            if kept.undone(part) != undone:
+                break
+            await self._clock.sleep(0.1)
+        if self.switches.keep_for_tables:
+            await self._clock.sleep(_KEPT_SECONDS)
+        if kept.undone(part) != undone:
+            self.trace.note(f"{part}/{oldest.first_offset} was restored")
+            return
+        kept.deleted(part, oldest.ledger)
+        self.trace.note(f"retention deletes {part}/{oldest.first_offset}")
+        if self._undisturbed:
+            self.checker.deleted(objects, self.table.current)
+        self._delete(objects)
+
+    async def _undo(self) -> None:
+        """Restore what was removed and is not deleted yet."""
+        for partition in sorted(self.lake.marks):
+            ledger = self._removals.lowest(partition)
+            if ledger < self._removals.ledger(partition):
+                self.trace.note(f"what was removed of {partition} after {ledger} is restored")
+                self._removals.undo(partition)
+                self._change(partition, ledger)
 
     def _delete(self, names: list[ObjectName]) -> None:
         for name in names:
@@ -258,7 +332,7 @@ class TablesWorld:
 
     async def _merge(self) -> None:
         """Replace a few objects by one; they are deleted some time later."""
-        for partition, names in newest_by_partition(self.lake).items():
+        for partition, names in newest_by_partition(self._removals.kept(self.lake)).items():
             start = self._chance.randrange(len(names))
             run = names[start : start + self._chance.randint(2, 4)]
             ends = [self.lake[name].last_offset for name in run]
@@ -272,7 +346,7 @@ class TablesWorld:
             made = replace(
                 self.lake[first], last_offset=last, records=last - first.first_offset + 1
             )
-            name = replace(first, generation=generation, last_offset=last)
+            name = replace(first, ledger=run[-1].ledger, generation=generation, last_offset=last)
             self.lake[name] = made
             self.trace.note(f"object {partition}/{first.first_offset}-{last}, merged")
             await self._clock.sleep(self._chance.uniform(0.1, 2.0))
@@ -284,7 +358,7 @@ class TablesWorld:
     def _faults(self) -> list[Callable[[], Awaitable[None]]]:
         found = [
             *(self._kill, self._pause, self._cut_off, self._break, self._trouble),
-            *(self._roll_back, self._rewrite, self._merge),
+            *(self._roll_back, self._rewrite, self._merge, self._undo),
         ]
         likely = self._chance.choice((0.0, 0.4, 0.8))
         return [each for each in found if self._chance.random() < likely]

@@ -179,6 +179,9 @@ class LedgerList:
     """Those that ended, and have to be repeated if what is removed is restored."""
     last_erasure: int = 0
     """The highest number of a request so far."""
+    marks: tuple[tuple[int, int], ...] = ()
+    """What tells readers of the objects which of them are removed (``sulina.lake.removed``): the
+    number and the ledger of the current mark, and before it those of the previous one."""
 
     def __post_init__(self) -> None:
         if len({ledger.id for ledger in self.ledgers}) != len(self.ledgers):
@@ -213,13 +216,24 @@ class LedgerList:
             until_us <= last.until_us or now_us - last.since_us < (until_us - now_us) // _REMOVALS
         ):
             joined = Removal(last.ledgers + count, last.since_us, max(until_us, last.until_us))
-            return replace(self, removed=(*self.removed[:-1], joined))
-        return replace(self, removed=(*self.removed, Removal(count, now_us, until_us)))
+            return replace(self, removed=(*self.removed[:-1], joined)).marked()
+        return replace(self, removed=(*self.removed, Removal(count, now_us, until_us))).marked()
+
+    def marked(self) -> LedgerList:
+        """A copy with another mark if the current one does not say what is removed."""
+        last = self.marks[-1] if self.marks else (0, 0)
+        ledger = self.visible[0].id - 1 if self.visible else last[1]
+        if ledger == last[1]:
+            return self
+        # Higher than the numbers of a deleted topic of the same name, whose ledgers are older.
+        mark = max(last[0] + 1, ledger), ledger
+        return replace(self, marks=(*self.marks[-1:], mark))
 
     def restored(self) -> LedgerList:
         """A copy in which nothing is removed. What was to be erased is erased from it, too."""
         repeated = tuple(each for each in self.repeated if each not in self.erasures)
-        return replace(self, removed=(), erasures=(*self.erasures, *repeated), repeated=())
+        erasures = (*self.erasures, *repeated)
+        return replace(self, removed=(), erasures=erasures, repeated=()).marked()
 
     def overdue(self, now_us: int) -> int:
         """How many of the oldest ledgers need not be kept any longer."""
@@ -258,13 +272,14 @@ class LedgerList:
             if gone < first.count:
                 pages.insert(0, replace(first, count=first.count - gone, skip=first.skip + gone))
         removed = _without(self.removed, count)
-        return replace(
+        kept = replace(
             self,
             ledgers=self.ledgers[count:],
             pages=tuple(pages),
             removed=removed,
             repeated=self.repeated if removed else (),
         )
+        return kept.marked() if count > self.hidden else kept
 
     def changed(self, ref: LedgerRef) -> LedgerList:
         """A copy with ``ref`` in place of the ledger with its id, if there is one."""

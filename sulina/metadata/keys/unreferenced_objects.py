@@ -51,12 +51,12 @@ class StoredUnreferenced:
     revision: int
 
 
-def puts(topic: TopicName, places: Sequence[Place], now_us: int) -> list[Put]:
-    """Records that objects of ``topic`` are to be deleted."""
+def puts(topic: TopicName, places: Sequence[Place], now_us: int, keep_us: int = 0) -> list[Put]:
+    """Records that objects of ``topic`` are to be deleted, after ``keep_us``."""
     found: list[Put] = []
     for start in range(0, len(places), LEDGERS_PER_RECORD):
         some = tuple(places[start : start + LEDGERS_PER_RECORD])
-        value = UnreferencedObjects(str(topic), some, now_us)
+        value = UnreferencedObjects(str(topic), some, now_us, keep_us)
         found.append(Put(f"{ROOT}{some[0][0]:020d}", record.encode(value)))
     return found
 
