@@ -33,6 +33,7 @@ PAGES = {
     f"{TOPIC}?tab=ledgers": "being written",
     f"{TOPIC}?tab=policies": "the default",
     f"{TOPIC}?tab=schema": "The topic has no schema",
+    f"{TOPIC}?tab=erase": "Nothing was erased",
     "#/topics/default/clicks?tab=partitions": "/default/clicks-part-1",
     "#/attention": "no consumers",
     "#/brokers": "broker-1",
@@ -40,6 +41,7 @@ PAGES = {
     "#/balance": "nothing to balance",
     "#/storage": "journal",
     LAKE: "sulina sql",
+    "#/lake?topic=/default/clicks": "Partition furthest behind",
     "#/schemas": "No schema is registered",
     "#/security": "There are no principals",
     "#/security?tab=tokens": "No token was created",
@@ -218,6 +220,42 @@ async def test_a_cursor_is_moved_after_a_look_at_where_it_lands(
     found = await site.client.admin.subscriptions.describe(ORDERS, "billing")
     assert found.position == 1500
     await site.client.admin.subscriptions.seek(ORDERS, "billing", sulina.Start.earliest())
+    assert browser.errors == []
+
+
+async def test_messages_are_erased_after_they_were_counted(browser: Browser, site: Site) -> None:
+    topic = "/default/erased"
+    async with site.client.producer(topic) as producer:
+        for number in range(9):
+            await producer.send(b"private", key="ann" if number % 3 else "bob")
+    await sign_in(browser, site, "#/topics/default/erased?tab=erase")
+    await browser.click("Erase messages")
+    await browser.fill("Keys", "ann")
+    await browser.sees("6 messages are erased", "9 were looked at.")
+    await browser.click("Copy as…")
+    await browser.sees(f"sulina topic erase {topic} --key ann")
+    await browser.fill(f"Type {topic}", topic)
+    await browser.click("Erase for good")
+    await browser.sees("The request is stored")
+    await browser.click("Close")
+    await browser.until("document.querySelector('main').innerText.includes('done')")
+    assert await browser.accessibility_problems() == []
+    left = await site.client.admin.messages.search(topic, key="ann")
+    assert left.messages == ()
+    assert browser.errors == []
+
+
+async def test_what_retention_would_remove_is_shown_before_it_is_changed(
+    browser: Browser, site: Site
+) -> None:
+    await sign_in(browser, site, f"{TOPIC}?tab=policies")
+    await browser.sees("retention bytes")
+    script = "[...document.querySelectorAll('main tr')].find((row) => row.innerText.startsWith("
+    await browser.until(f"{script}'retention bytes')).querySelector('button')?.click() ?? true")
+    await browser.fill("retention bytes", "1000000000")
+    await browser.sees("Nothing leaves the topic at once")
+    await browser.click("Copy as…")
+    await browser.sees(f"sulina topic policy {ORDERS} retention_bytes=1000000000")
     assert browser.errors == []
 
 

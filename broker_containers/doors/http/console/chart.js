@@ -83,7 +83,7 @@ export function Chart({ title, samples, series, unit, binary }) {
         ${ticks.map((tick) => html`<g key=${tick}>
           <line class="grid" x1=${LEFT} x2=${width - 8} y1=${y(tick)} y2=${y(tick)} />
           <text class="tick" x=${LEFT - 8} y=${y(tick) + 4} text-anchor="end">${unit(tick)}</text></g>`)}
-        ${times.map((time, index) => html`<text key=${index} class="tick" x=${x(time)} y=${HEIGHT - 4}
+        ${times.map((time, index) => (index !== 1 || width >= 360) && html`<text key=${index} class="tick" x=${x(time)} y=${HEIGHT - 4}
           text-anchor=${["start", "middle", "end"][index]}>${clockTime(time)}</text>`)}
         ${lines.map((one) => html`<path key=${one.name} class=${`line ${one.className}`} d=${one.path} />`)}
         ${hover && html`<line class="cross" x1=${x(hover.wall_us)} x2=${x(hover.wall_us)} y1=${TOP} y2=${HEIGHT - BOTTOM} />`}

@@ -27,8 +27,7 @@ const reasons = (found, label) => html`<${Table} label=${label} rows=${Object.en
 export function Balance() {
   const brokers = useLoaded((signal) => get("/cluster", {}, signal), []);
   return html`<${Loaded} from=${brokers}>${(cluster) => (cluster.term === 0
-    ? html`<${Page} title="Balance"><${Note}>This is a single broker, so there is nothing to balance.
-        <code>sulina up --brokers 3 --storage 3 --etcd 3</code> runs a cluster.<//><//>`
+    ? html`<${Page} title="Balance"><${Note}>This is a single broker, so there is nothing to balance. ${" "}<code>sulina up --brokers 3 --storage 3 --etcd 3</code> runs a cluster.<//><//>`
     : html`<${OfCluster} />`)}<//>`;
 }
 

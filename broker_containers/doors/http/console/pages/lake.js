@@ -9,24 +9,38 @@ import { Act, Card, CopyAs, CopyButton, Empty, Facts, Loaded, Note, Page, Pill, 
 import { may } from "../rights.js";
 import { link, setQuery, topicLink } from "../router.js";
 
-function Freshness({ topic }) {
+/** The messages of a log that are in no object yet. */
+const waiting = (log, objects) => log.end_offset - Math.max(log.start_offset, ...objects.filter((row) => row.topic === log.topic).map((row) => row.last_offset + 1));
+
+/** Of the partitions with messages that are in no object, the one with the oldest newest object. */
+function furthestBehind(logs, objects) {
+  const behind = logs.filter((log) => waiting(log, objects) > 0)
+    .map((log) => [log.topic, Math.max(0, ...objects.filter((row) => row.topic === log.topic).map((row) => row.last_time_us))]);
+  return behind.toSorted(([, one], [, other]) => one - other)[0];
+}
+
+function Freshness({ topic, logs }) {
   const found = useLoaded((signal) => get(`/topics/${topicPath(topic)}/tier`, {}, signal), [topic], 10000);
   return html`<${Loaded} from=${found}>${(rows) => {
     const objects = rows.filter((row) => row.key);
     const newest = Math.max(0, ...objects.map((row) => row.last_time_us));
+    const behind = logs.length > 1 && furthestBehind(logs, objects);
     return html`<${Facts} rows=${[
       ["Objects", count(objects.length)],
       ["Their size", bytes(objects.reduce((sum, row) => sum + row.object_bytes, 0))],
       ["Messages in objects", count(objects.reduce((sum, row) => sum + row.records, 0))],
       ["Newest message in an object", newest ? html`<${Time} us=${newest} relative />` : "none yet"],
+      logs.length > 1 && ["Partition furthest behind", behind
+        ? html`${behind[0]}: ${behind[1] ? html`<${Time} us=${behind[1]} relative />` : "no object yet"}` : "none, all messages are in objects"],
+      ["Messages not in objects yet", count(logs.reduce((sum, log) => sum + waiting(log, objects), 0))],
       ["Ledgers that are not objects yet", count(rows.length - objects.length)],
     ]} />
-    ${objects.length > 0 && html`<h3>Newest object</h3><code>${objects.at(-1).key}</code>`}`;
+    ${objects.length > 0 && html`<h3>Newest object</h3><code>${objects.reduce((last, row) => (row.last_time_us > last.last_time_us ? row : last)).key}</code>`}`;
   }}<//>`;
 }
 
-const columns = (place) => [
-  place && { label: "partition", number: true, cell: (row) => count(row.partition) },
+const columns = (place, parted) => [
+  (place || parted) && { label: "partition", number: true, cell: (row) => count(row.partition) },
   { label: "offset", number: true, cell: (row) => count(row.offset) },
   { label: "publish_time", cell: (row) => html`<${Time} us=${row.time_us} />` },
   { label: "key", cell: (row) => html`<code>${row.key ?? ""}</code>` },
@@ -34,16 +48,29 @@ const columns = (place) => [
   place && { label: "value_error", cell: (row) => row.value_error ?? "" },
 ].filter(Boolean);
 
+const SAMPLE = 5;
+const MOST_SAMPLED = 8;
+
+/** The newest messages of up to 8 partitions that have messages. */
+async function newest(logs, signal) {
+  const some = logs.map((log, partition) => ({ ...log, partition })).filter((log) => log.end_offset > log.start_offset).slice(0, MOST_SAMPLED);
+  const each = await Promise.all(some.map(async ({ topic, partition }) => {
+    const found = await get(`/topics/${topicPath(topic)}/message-search`, { limit: SAMPLE, newest_first: true }, signal);
+    return found.messages.map((message) => ({ ...message, partition }));
+  }));
+  return each.flat().toSorted((one, other) => other.time_us - one.time_us).slice(0, SAMPLE);
+}
+
 /** The newest rows of the table or, without one, the newest messages. */
-function Sample({ topic, part, table }) {
+function Sample({ topic, logs, table }) {
   const found = useLoaded((signal) => (table
-    ? get(`/topics/${topicPath(topic)}/table/sample`, { limit: 5 }, signal)
-    : get(`/topics/${topicPath(part)}/message-search`, { limit: 5, newest_first: true }, signal)), [topic, part, table?.committed_us]);
+    ? get(`/topics/${topicPath(topic)}/table/sample`, { limit: SAMPLE }, signal)
+    : newest(logs, signal)), [topic, table?.committed_us]);
   return html`<p class="muted">${table ? "The newest rows of the table." : "The newest messages; they are rows once they are in objects."}</p>
-    <${Loaded} from=${found}>${(value) => html`<${Table} label="Sample of rows" rows=${table ? value : value.messages}
+    <${Loaded} from=${found}>${(value) => html`<${Table} label="Sample of rows" rows=${value}
       rowKey=${(row) => `${row.partition} ${row.offset}`}
       empty=${html`<${Empty} title="There are no rows">Publish something, and wait until its ledger is an object.<//>`}
-      columns=${columns(Boolean(table))} />`}<//>`;
+      columns=${columns(Boolean(table), logs.length > 1)} />`}<//>`;
 }
 
 function Paste({ topic, table, places }) {
@@ -106,19 +133,15 @@ function All({ query, skip, asked, found }) {
 }
 
 function Topic({ topic, places }) {
-  const found = useLoaded((signal) => get(`/topics/${topicPath(topic)}`, {}, signal), [topic]);
+  const found = useLoaded((signal) => get(`/topics/${topicPath(topic)}`, {}, signal), [topic], 10000);
   const tables = useLoaded((signal) => (places.catalog ? get("/tables", {}, signal) : []), [topic, places.catalog], 30000);
   const table = tables.value?.find((each) => each.topic === topic);
   return html`<${Card} title=${topic} actions=${html`<${CopyAs} cli=${`sulina ledger list ${topic}`} path=${`/topics/${topicPath(topic)}/tier`} />
       <a class="button small" href=${topicLink(topic, { tab: "ledgers" })}>Ledgers and objects</a>`}>
-    <${Loaded} from=${found}>${(value) => {
-      const part = value.partitions ? `${topic}-part-0` : topic;
-      return html`${part !== topic && html`<p class="muted">Of ${part}:</p>`}
-        <${Freshness} topic=${part} />
+    <${Loaded} from=${found}>${({ logs }) => html`<${Freshness} topic=${topic} logs=${logs} />
         ${places.catalog && html`<${Loaded} from=${tables}>${() => html`<${Iceberg} topic=${topic} table=${table} reload=${tables.reload} />`}<//>`}
-        <h3>Sample of rows</h3>${tables.value && may("consume", topic) && html`<${Sample} topic=${topic} part=${part} table=${table} />`}
-        <h3>Query it</h3><${Paste} topic=${topic} table=${table} places=${places} />`;
-    }}<//>
+        <h3>Sample of rows</h3>${tables.value && may("consume", topic) && html`<${Sample} topic=${topic} logs=${logs} table=${table} />`}
+        <h3>Query it</h3><${Paste} topic=${topic} table=${table} places=${places} />`}<//>
   <//>`;
 }
 

@@ -1,6 +1,7 @@
 // Settings: value, default, where it comes from; history with who and when, and undo.
 
 import { call, get, put } from "../api.js";
+import { bytes } from "../format.js";
 import { html, useState } from "../html.js";
 import { Act, Card, CopyAs, Empty, Field, Loaded, Page, Pill, Table, Tabs, Time, useLoaded } from "../parts.js";
 import { whoami } from "../rights.js";
@@ -41,7 +42,7 @@ function All() {
         { label: "Setting", cell: (row) => html`<strong>${row.name}</strong><br /><small class="muted wrap">${row.help}</small>` },
         { label: "Value", cell: (row) => row.text },
         { label: "Comes from", cell: (row) => html`<${Pill} kind=${row.source === "default" ? "" : "accent"}>${row.source}<//>` },
-        { label: "Default", cell: (row) => shown(row.default) },
+        { label: "Default", cell: (row) => (row.default === row.value ? row.text : row.unit === "bytes" && row.default ? bytes(row.default) : shown(row.default)) },
         { label: "", cell: (row) => html`<${Change} row=${row} done=${found.reload} />` },
       ]} />`}<//>
   <//>`;

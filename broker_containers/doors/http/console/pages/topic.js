@@ -1,4 +1,4 @@
-// One topic: its numbers, and tabs for messages, subscriptions, ledgers, policies and schema.
+// One topic: its numbers, and tabs for messages, subscriptions, ledgers, policies, schema and erasures.
 
 import { get, post, remove, topicPath } from "../api.js";
 import { count } from "../format.js";
@@ -6,6 +6,7 @@ import { html } from "../html.js";
 import { Act, Card, CopyAs, Facts, Field, Loaded, Page, Pill, Table, Tabs, Time, useLoaded } from "../parts.js";
 import { may } from "../rights.js";
 import { link, topicLink } from "../router.js";
+import { Erasures } from "./topic_erase.js";
 import { Ledgers } from "./topic_ledgers.js";
 import { Messages } from "./topic_messages.js";
 import { Policies } from "./topic_policies.js";
@@ -15,7 +16,7 @@ import { Topics } from "./topics.js";
 
 const TABS = [
   ["messages", "Messages"], ["subscriptions", "Subscriptions"], ["ledgers", "Ledgers"],
-  ["policies", "Policies"], ["schema", "Schema"], ["partitions", "Partitions"],
+  ["policies", "Policies"], ["schema", "Schema"], ["erase", "Erase"], ["partitions", "Partitions"],
 ];
 
 function Actions({ topic, details, done }) {
@@ -52,7 +53,7 @@ function Partitions({ details }) {
   ]} /><//>`;
 }
 
-const VIEWS = { messages: Messages, subscriptions: Subscriptions, ledgers: Ledgers, policies: Policies, schema: TopicSchema, partitions: Partitions };
+const VIEWS = { messages: Messages, subscriptions: Subscriptions, ledgers: Ledgers, policies: Policies, schema: TopicSchema, erase: Erasures, partitions: Partitions };
 
 function One({ topic, query }) {
   const details = useLoaded((signal) => get(`/topics/${topicPath(topic)}`, {}, signal), [topic], 5000);

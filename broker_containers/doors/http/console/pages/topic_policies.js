@@ -2,8 +2,8 @@
 
 import { get, patch, post, topicPath } from "../api.js";
 import { bytes, count, duration, words } from "../format.js";
-import { html } from "../html.js";
-import { Act, Card, CopyAs, Empty, Field, Loaded, Pill, Table, Time, useLoaded } from "../parts.js";
+import { html, useEffect, useState } from "../html.js";
+import { Act, Card, CopyAs, Empty, Field, Loaded, Pill, Table, Time, Trouble, useLoaded } from "../parts.js";
 import { may } from "../rights.js";
 
 /** A value of a policy with its unit, which its name says. */
@@ -15,29 +15,57 @@ export function policyValue(name, value) {
   return typeof value === "number" ? count(value) : String(value);
 }
 
-function Change({ path, topic, name, value, done }) {
+const PREVIEWED = ["retention_ms", "retention_bytes", "delete_consumed"];
+
+/** What retention would remove at once with another value, before it is changed. */
+function Preview({ topic, name, value }) {
+  const [state, setState] = useState(null);
+  useEffect(() => {
+    setState(null);
+    const abort = new AbortController();
+    get(`/topics/${topicPath(topic)}/retention`, { [name]: value }, abort.signal).then(
+      (found) => setState({ found }),
+      (problem) => problem.name !== "AbortError" && setState({ problem }),
+    );
+    return () => abort.abort();
+  }, [value]);
+  if (state?.problem) return html`<${Trouble} problem=${state.problem} />`;
+  if (!state) return html`<div class="note" role="status">Looking…</div>`;
+  const { ledgers, now_us: now } = state.found;
+  const leaving = ledgers.filter((row) => row.leaves_us !== null);
+  const atOnce = leaving.filter((row) => row.leaves_us <= now);
+  const next = leaving.filter((row) => row.leaves_us > now).map((row) => row.leaves_us);
+  const size = atOnce.reduce((sum, row) => sum + row.bytes, 0);
+  return html`<div class="note" role="status">
+    <strong>${atOnce.length ? `${count(atOnce.length)} of ${count(ledgers.length)} ledgers, ${bytes(size)}, leave the topic at once` : "Nothing leaves the topic at once"}</strong>
+    <p>${atOnce.length > 0 && `Those up to offset ${count(atOnce.at(-1).last_offset)}. `}${next.length
+      ? html`The next one leaves at <${Time} us=${Math.min(...next)} />, if nothing more is published or acknowledged.` : "All others stay."}</p></div>`;
+}
+
+function Change({ path, topic, name, value, stored, done }) {
   const parse = (text) => (text === "" ? null : typeof value === "boolean" ? text === "true" : Number(text));
   return html`<${Act} label="Change" small title=${`Change ${words(name)}`} initial=${{ text: String(value) }}
     explain="0 is no limit. Empty leaves it to the namespace."
     act=${(values) => patch(path, { [name]: parse(values.text) })} done=${done}
-    copy=${(values) => ({ verb: "PATCH", path, body: { [name]: parse(values.text) } })}
+    copy=${(values) => ({ cli: `sulina topic policy ${topic} ${name}=${values.text === "" ? "default" : values.text}`, verb: "PATCH", path, body: { [name]: parse(values.text) } })}
     fields=${(values, set) => html`<${Field} label=${`${words(name)}${name.endsWith("_ms") ? ", milliseconds" : /bytes|size/.test(name) ? ", bytes" : ""}`}>
       ${typeof value === "boolean"
         ? html`<select value=${values.text} onChange=${(event) => set({ text: event.target.value })}><option value="">the namespace's</option><option>true</option><option>false</option></select>`
-        : html`<input type="number" min="0" value=${values.text} onInput=${(event) => set({ text: event.target.value })} />`}<//>`} />`;
+        : html`<input type="number" min="0" value=${values.text} onInput=${(event) => set({ text: event.target.value })} />`}<//>
+      ${stored && PREVIEWED.includes(name) && values.text !== "" && html`<${Preview} topic=${topic} name=${name} value=${values.text} />`}`} />`;
 }
 
 /** What retention removes and when, and what it removed and can be restored. */
 function Retention({ topic }) {
   const path = `/topics/${topicPath(topic)}/retention`;
   const found = useLoaded((signal) => get(path, {}, signal), [topic], 10000);
-  return html`<${Card} title="What retention removes" actions=${html`<${CopyAs} path=${path} />
+  return html`<${Card} title="What retention removes" actions=${html`<${CopyAs} cli=${`sulina topic retention ${topic}`} path=${path} />
       ${may("topics", topic) && found.value?.removed.length > 0 && html`<${Act} label="Restore" title="Restore what was removed"
         explain="What retention removed becomes readable again, as long as its data is kept. Change the policy first, or it is removed again."
         act=${async () => {
           const done = await post(`${path}/undo`);
           return { show: `${count(done.ledgers)} ledgers were restored; the topic begins at offset ${count(done.start_offset)}.` };
-        }} done=${found.reload} copy=${() => ({ verb: "POST", path: `${path}/undo`, body: {} })} />`}`}>
+        }} done=${found.reload} copy=${() => ({ cli: `sulina topic retention ${topic} --undo`, verb: "POST", path: `${path}/undo`, body: {} })} />`}`}>
     <${Loaded} from=${found}>${({ removed, ledgers }) => html`<${Table} label="What retention removes"
       rows=${[...removed.map((row) => ({ ...row, removed: true })), ...ledgers.filter((row) => row.leaves_us !== null)]} rowKey=${(row) => row.ledger}
       empty=${html`<${Empty} title="Nothing is removed">By the policies above, all messages stay, or what is stored now stays for good.<//>`}
@@ -64,7 +92,7 @@ export function Policies({ topic, details }) {
       { label: "Limit", cell: (row) => words(row.name) },
       { label: "Value", cell: (row) => html`<span title=${String(row.value)}>${policyValue(row.name, row.value)}</span>` },
       { label: "Comes from", cell: (row) => html`<${Pill} kind=${row.source === "topic" ? "accent" : ""}>${row.source === "topic" ? "this topic" : `the ${words(row.source)}`}<//>` },
-      may("topics", topic) && { label: "", cell: (row) => html`<${Change} path=${path} topic=${topic} name=${row.name} value=${row.value} done=${found.reload} />` },
+      may("topics", topic) && { label: "", cell: (row) => html`<${Change} path=${path} topic=${topic} name=${row.name} value=${row.value} stored=${stored} done=${found.reload} />` },
     ].filter(Boolean)} />`}<//>
   <//>${stored && html`<${Retention} topic=${topic} />`}</div>`;
 }
