@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -61,6 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     parser.add_argument("--plot", type=Path, help="also write the plot here (report)")
     given = parser.parse_args(arguments)
+    # As Ctrl-C does: what runs is stopped with this process.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = wide_console(stderr=False)
     if given.kind != "report":
         given.out.mkdir(parents=True, exist_ok=True)

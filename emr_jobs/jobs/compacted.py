@@ -19,7 +19,7 @@ from emr_jobs.source.objects import ObjectCandidate, TopicPartition, candidates
 from emr_jobs.source.options import StoreLocation
 from emr_jobs.source.positions import Positions, follow, from_json, to_json
 from emr_jobs.source.storage import LakeObject, LakeStorage, open_url
-from emr_jobs.source.store_files import SCHEMES, without_password
+from emr_jobs.source.store_urls import SCHEMES, without_password
 from sulina.errors import Refused
 from sulina.lake.summary import ObjectSummary
 

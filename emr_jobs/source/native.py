@@ -18,7 +18,7 @@ from emr_jobs.source.columns import DEFAULT, NAMESPACE, PARTITION, TOPIC, defaul
 from emr_jobs.source.objects import ObjectCandidate, choose, footers
 from emr_jobs.source.options import END, ReadBounds, parse_options
 from emr_jobs.source.storage import LakeStorage
-from emr_jobs.source.store_files import SCHEMES
+from emr_jobs.source.store_urls import SCHEMES
 from sulina.errors import Refused
 from sulina.lake.schema import OBJECT_SCHEMA, OFFSET, PUBLISH_TIME, VALUE, VALUE_ERROR
 

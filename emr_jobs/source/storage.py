@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow.fs as pafs
 
 from emr_jobs.source.options import StoreLocation
-from emr_jobs.source.store_files import ROOT, SCHEMES, StoreFiles, without_password
+from emr_jobs.source.store_urls import SCHEMES, without_password
 from sulina.errors import NotFound, Refused, Unavailable
 from sulina.lake.layout import ObjectName, parse_key
 
@@ -168,11 +168,21 @@ def _modified_us(info: dict[str, Any]) -> int:
     return int(value * 1_000_000) if isinstance(value, int | float) else 0
 
 
+def _open_store(url: str) -> tuple[Any, str]:
+    try:
+        from emr_jobs.source.store_files import ROOT, StoreFiles  # needs fsspec
+    except ImportError as error:
+        raise Refused(
+            f"{without_password(url)} cannot be opened: {error}. Install fsspec where Spark runs"
+        ) from error
+    return StoreFiles(url), ROOT
+
+
 def open_url(location: StoreLocation) -> tuple[Any, str]:
     """The fsspec file system and the path in it. Raises ``Refused`` if its library is missing."""
     url = urlsplit(location.url)
     if url.scheme in SCHEMES:
-        return StoreFiles(location.url), ROOT
+        return _open_store(location.url)
     options: dict[str, Any] = {}
     if url.scheme in ("s3", "s3a"):
         options = _s3_options(location)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
 from fsspec import AbstractFileSystem
 from fsspec.spec import AbstractBufferedFile
@@ -12,7 +11,6 @@ from sulina.errors import NotFound
 from sulina.objects.blocking import blocking_store
 from sulina.objects.store import ObjectInfo
 
-SCHEMES: Final = ("redis", "rediss", "tikv")
 ROOT: Final = "store"
 """The folder with all objects: paths are ``store/<key>``."""
 
@@ -60,12 +58,6 @@ class StoreFiles(AbstractFileSystem):  # type: ignore[misc]
 class _File(AbstractBufferedFile):  # type: ignore[misc]
     def _fetch_range(self, start: int, end: int) -> bytes:
         return bytes(self.fs.cat_file(self.path, start, min(end, self.size)))
-
-
-def without_password(url: str) -> str:
-    """The URL for messages."""
-    place = urlsplit(url)
-    return urlunsplit(place._replace(netloc=place.netloc.rpartition("@")[2]))
 
 
 def _key(path: str) -> str:
