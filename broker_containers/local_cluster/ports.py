@@ -127,7 +127,9 @@ def plan_ports(folder: Path, size: ClusterSize, requested: RequestedPorts) -> Cl
         name: ports.some([before.grpc.get(name, 0)], requested.grpc_port)
         for name in brokers
     }
-    free = requested.port == 0
+    # Another cluster, which may be stopped now, has the default ports in its folder: its etcd
+    # members could not start again if these here took them.
+    free = requested.port != BROKER_PORT
     inner = _Ports(LOCAL, ports.given)
     storage = {
         name: inner.some([before.storage.get(name, 0)], 0 if free else STORAGE_PORT)

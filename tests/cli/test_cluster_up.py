@@ -183,6 +183,15 @@ def test_the_same_folder_gives_the_same_ports(tmp_path: Path) -> None:
     assert plan_ports(tmp_path, ClusterSize(3, 3, 3), FREE) == first
 
 
+def test_a_second_cluster_leaves_the_default_ports_to_one_that_is_stopped(tmp_path: Path) -> None:
+    port = plan_ports(tmp_path / "free", ClusterSize(1, 1, 1), FREE).brokers["broker-1"][0]
+    requested = RequestedPorts(port=port, http_port=0)
+    second = plan_ports(tmp_path / "second", ClusterSize(1, 3, 3), requested)
+    inner = {*second.storage.values(), *second.metrics.values()}
+    inner |= {each for both in second.etcd.values() for each in both}
+    assert not inner & {*range(2379, 2479), *range(6660, 6770)}
+
+
 def test_brokers_and_storage_nodes_can_be_added_later(tmp_path: Path) -> None:
     first = plan_ports(tmp_path, ClusterSize(1, 1, 1), FREE)
     later = plan_ports(tmp_path, ClusterSize(2, 2, 1), FREE)
