@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from broker_containers import settable
 from broker_containers.schemas.compatibility import JsonRules
 from broker_containers.subscriptions.limits import SubscriptionLimits
-from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from broker_containers.topics.tiering import TieringSettings
 from sulina.metadata.keys.policy import Policy, require_consistent
 

@@ -304,7 +304,7 @@ class TopicHandlers:
             kept_us = retention.kept_us([fate.ref])
             deleted_us = None if leaves_us is None else leaves_us + kept_us
             rows.append(_fate(fate.ref, leaves_us, fate.reason, deleted_us))
-        refs, removals = log.removed
+        refs, removals = log.removal.removed
         gone = [removal for removal in removals for _ in range(removal.ledgers)]
         removed = [
             _fate(ref, removal.since_us, None, removal.until_us)

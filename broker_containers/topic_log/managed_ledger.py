@@ -19,22 +19,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from broker_containers import settable
-from broker_containers.topic_log.cleanup import delete_objects, objects_to_delete
 from broker_containers.topic_log.dedup import Dedup
 from broker_containers.topic_log.ledger_lookup import offset_at
 from broker_containers.topic_log.ledger_reader import LedgerReader
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from broker_containers.topic_log.log import Appended
 from broker_containers.topic_log.open_ledger import OpenLedger
 from broker_containers.topic_log.owned_list import OwnedLedgerList
+from broker_containers.topic_log.removal import LedgerRemoval
 from broker_containers.topic_log.tail_cache import CachedFrame
 from broker_containers.topic_log.takeover import fence_and_read
 from storage_grpc.ledgers import Ledgers, LedgerWriter
-from storage_grpc.tier.tier import Tier, place_of
+from storage_grpc.tier.tier import Tier
 from sulina.errors import Fenced, StorageFull, SulinaError
-from sulina.lake.layout import RemovedMark
-from sulina.metadata.keys import unreferenced_objects
-from sulina.metadata.keys.ledger_list import CompactionState, Removal, Replacement
+from sulina.metadata.keys.ledger_list import CompactionState, Replacement
 from sulina.metadata.keys.ledgers import LedgerIds, LedgerList, LedgerRef, LedgerState
 from sulina.metadata.store import Compare, MetadataStore, Op
 from sulina.names import TopicName
@@ -46,22 +44,6 @@ from sulina.wire.header import FrameHeader, assign
 
 _SETTLED_SECONDS = 5.0
 """How long to wait before rolling an under-replicated ledger."""
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerSettings:
-    """When a topic starts a new ledger."""
-
-    # fmt: off
-    roll_bytes: int = settable.bytes(256 << 20, 64 << 10, 64 << 30, settable.NOW,
-        "Size at which a topic starts a new ledger.")
-    roll_seconds: float = settable.seconds(3600.0, 1, 30 * settable.DAY, settable.NOW,
-        "Age at which a topic starts a new ledger.")
-    # fmt: on
-
-
-class _Changed(Exception):
-    """The list changed before a swap; nothing was swapped."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,13 +94,10 @@ class ManagedLedger:
         """May be changed at any time."""
         self.tiered = Tiered()
         self._owned = OwnedLedgerList(topic, store)
+        self.removal = LedgerRemoval(topic, self._owned, ledgers, tier, clock, self._switched)
         self._writer: LedgerWriter | None = None
         self._written: OpenLedger | None = None
         self._born = 0.0
-        self.tables_seconds = 0.0
-        """How long objects that left the topic are kept at least, so that tables drop them."""
-        self._marked: tuple[tuple[int, int], ...] = ()
-        self._marked_at = 0.0
         self._bases = array("q")  # base offset of each entry of the ledger being written
         self._queue: deque[_Pending] = deque()
         self._under_way: deque[_Pending] = deque()
@@ -455,107 +434,9 @@ class ManagedLedger:
 
     # ---- ending ----
 
-    @property
-    def removed(self) -> tuple[tuple[LedgerRef, ...], tuple[Removal, ...]]:
-        """The ledgers that were removed and can be restored, oldest first, and when they were."""
-        return self._list.ledgers[: self._list.hidden], self._list.removed
-
-    async def trim(self, oldest: Sequence[LedgerRef], keep_us: int | None = None) -> int:
-        """Remove the oldest ledgers, as far as they are still these; returns how many. The newest
-        ledger stays.
-
-        With ``keep_us`` their data is kept for that time, and can be restored; without, it is
-        deleted at once, with what was removed before and is still kept.
-        """
-        await self._switched()
-        if keep_us is None or not (keep_us or self._list.hidden):
-            return await self._delete(
-                lambda list_: list_.hidden + found if (found := list_.leading(oldest)) else 0
-            )
-        now_us, count = self._clock.wall_us(), 0
-
-        def removing(list_: LedgerList) -> LedgerList:
-            nonlocal count
-            count = list_.leading(oldest)
-            return list_.removing(count, now_us, now_us + keep_us) if count else list_
-
-        if self._list.leading(oldest):
-            await self._owned.commit(removing)
-        return count
-
-    async def delete_overdue(self, now_us: int) -> int:
-        """Delete the data of ledgers that were removed and kept for long enough.
-
-        If they have objects, the mark that says so must have been there for ``tables_seconds``.
-        """
-        await self._switched()
-        if not self._list.overdue(now_us) or not await self._noticed():
-            return 0
-        return await self._delete(lambda list_: list_.overdue(now_us))
-
-    async def mark_removed(self) -> None:
-        """Tell readers of the objects which of them are removed, unless that is done already."""
-        wanted = self._list.marks
-        if not wanted or self._marked == wanted or self.tier is None or not self.tier.ready:
-            return
-        former = [RemovedMark(*each) for each in {*self._marked, *wanted[:-1]} - {wanted[-1]}]
-        await self.tier.mark_removed(self.topic, RemovedMark(*wanted[-1]), former)
-        self._marked, self._marked_at = wanted, self._clock.now()
-
-    async def _noticed(self) -> bool:
-        """Whether tables had the time to drop what is removed."""
-        if not self.tables_seconds or self.tier is None:
-            return True
-        if all(ref.tiered is None for ref in self._list.ledgers[: self._list.hidden]):
-            return True
-        await self.mark_removed()
-        since = self._clock.now() - self._marked_at
-        return self._marked == self._list.marks and since >= self.tables_seconds
-
-    async def restore(self) -> int:
-        """Restore the ledgers that were removed and whose data is kept; returns how many."""
-        await self._switched()
-        count = self._list.hidden
-        if count:
-            await self._owned.commit(LedgerList.restored)
-        return count
-
     async def _switched(self) -> None:
         if self._switching is not None:
             await asyncio.wait([self._switching])
-
-    async def _delete(self, counted: Callable[[LedgerList], int]) -> int:
-        """Delete the data of so many of the oldest ledgers. The list changes first."""
-
-        def doomed(list_: LedgerList) -> tuple[LedgerRef, ...]:
-            count = min(counted(list_), unreferenced_objects.LEDGERS_PER_RECORD)
-            return list_.ledgers[: min(count, len(list_.ledgers) - 1)]
-
-        while gone := doomed(self._list):
-            objects = objects_to_delete(self.tier, self.topic, gone)
-            places = [place_of(head) for head in objects]
-            # What was kept long enough is overdue; other objects are still in tables.
-            now_us = self._clock.wall_us()
-            overdue = len(gone) <= self._list.overdue(now_us)
-            keep_us = 0 if overdue else int(self.tables_seconds * 1e6)
-            doom = unreferenced_objects.puts(self.topic, places, now_us, keep_us)
-
-            def trimmed(list_: LedgerList, gone: tuple[LedgerRef, ...] = gone) -> LedgerList:
-                if doomed(list_) != gone:  # by our turn they were restored, or replaced
-                    raise _Changed
-                return list_.trimmed(len(gone))
-
-            try:
-                await self._owned.commit(trimmed, doom)
-            except _Changed:
-                continue
-            for ref in gone:
-                if ref.is_local:
-                    await self._ledgers.delete(ref.id)
-            if not keep_us:
-                await delete_objects(self.tier, objects)
-            break
-        return len(gone)
 
     async def close(self) -> None:
         """Finish pending appends and close the ledger, so that the next start is fast."""

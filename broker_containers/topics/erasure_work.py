@@ -157,7 +157,7 @@ class ErasureWork:
 
     async def _gone_us(self, log: ManagedLedger) -> int:
         """When the last replaced or removed object of the topic is deleted."""
-        kept = [removal.until_us for removal in log.removed[1]]
+        kept = [removal.until_us for removal in log.removal.removed[1]]
         notes = await waiting_objects(self._store, log.topic)
         return max([self._clock.wall_us(), *kept, *(until_us for until_us, _ in notes)])
 

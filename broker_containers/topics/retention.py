@@ -142,9 +142,9 @@ class Retention:
             return 0
         recorded = self.audit if str(topic.name) == AUDIT_TOPIC else None
         policy = self.policy_of(topic)
-        log.tables_seconds = self._tables()
+        log.removal.tables_seconds = self._tables()
         await self._mark(log)
-        await log.delete_overdue(self._clock.wall_us())
+        await log.removal.delete_overdue(self._clock.wall_us())
         if policy is None:
             return 0
         if recorded is None:
@@ -165,12 +165,12 @@ class Retention:
             return removed
         count = min(count, LEDGERS_PER_RECORD)  # as many as are deleted at once
         before = refs[count].first_offset
-        return await recorded.trim(before, partial(log.trim, refs[:count]))
+        return await recorded.trim(before, partial(log.removal.trim, refs[:count]))
 
     async def _mark(self, log: ManagedLedger) -> None:
         """Tell tables what is removed. A failure is logged; the next round tries again."""
         try:
-            await log.mark_removed()
+            await log.removal.mark_removed()
         except SulinaError as error:
             _log.warning("marking what %s removed failed; will retry: %s", log.topic, error)
 
@@ -186,10 +186,10 @@ class Retention:
         def is_same(ref: LedgerRef) -> bool:
             return not ref.records or self.kept_us([ref]) == kept_us
 
-        if not kept_us and log.removed[1] and oldest.records and oldest.tiered is None:
+        if not kept_us and log.removal.removed[1] and oldest.records and oldest.tiered is None:
             return 0
         count = sum(1 for _ in takewhile(is_same, refs[:count]))
-        return await log.trim(refs[:count], kept_us)
+        return await log.removal.trim(refs[:count], kept_us)
 
     def policy_of(self, topic: Topic) -> Policy | None:
         """The policy that retention applies to a topic; None keeps everything."""
@@ -207,7 +207,7 @@ class Retention:
         Raises ``Refused`` if there is nothing, or the policy would remove it again.
         """
         log = topic.log
-        removed = log.removed[0] if isinstance(log, ManagedLedger) else ()
+        removed = log.removal.removed[0] if isinstance(log, ManagedLedger) else ()
         if not removed:
             raise Refused(f"nothing that was removed from {topic.name} can be restored")
         assert isinstance(log, ManagedLedger)
@@ -225,7 +225,7 @@ class Retention:
                 f"backlog_drop_oldest of {topic.name} would remove it again at once: first raise "
                 f"backlog_bytes above {behind:,}, with `sulina topic policy`"
             )
-        restored = await log.restore()
+        restored = await log.removal.restore()
         await self._mark(log)
         return restored
 

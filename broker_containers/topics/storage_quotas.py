@@ -141,7 +141,7 @@ class StorageQuotas:
             if not isinstance(log, ManagedLedger) or not log.usable:
                 continue
             if topic.name in doomed:
-                dropped = await log.trim(refs[topic.name][: doomed[topic.name]])
+                dropped = await log.removal.trim(refs[topic.name][: doomed[topic.name]])
                 _log.info("%s: dropped its %d oldest ledgers: quota %s", topic.name, dropped, name)
             elif not doomed:
                 await log.roll()  # only a closed ledger can be dropped, once another has begun

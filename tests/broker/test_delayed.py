@@ -10,7 +10,7 @@ import pytest
 
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.subscriptions.limits import SubscriptionLimits
-from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from sulina import Client, FailurePolicy, Poison, Refused, Start
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.wire import commands_pb2 as pb

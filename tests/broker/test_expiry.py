@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from sulina import Client, FailurePolicy, Refused, Start
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.actions import (

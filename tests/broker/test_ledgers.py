@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from broker_containers.topics.retention_plan import expired
 from sulina import Client, Start
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState

@@ -6,7 +6,7 @@ import pytest
 
 import sulina
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from sulina import Client, Delivery, Refused, UnknownOutcome
 from sulina.wire import commands_pb2 as pb
 from tests.broker.actions import (

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.topic_log.managed_ledger import LedgerSettings, ManagedLedger
+from broker_containers.topic_log.ledger_settings import LedgerSettings
+from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.retention_plan import expired, fates
 from sulina import Client, Refused, Start
 from sulina.errors import Retriable

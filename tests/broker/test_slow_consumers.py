@@ -9,7 +9,7 @@ import pytest
 
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.subscriptions.limits import SubscriptionLimits
-from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from sulina import Client, Consumer, Start
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from sulina import Client, NotFound, Refused, Start
 from sulina.wire import commands_pb2 as pb
 from sulina.wire.commands import Command

@@ -15,7 +15,8 @@ import pytest
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.subscriptions import subscription
 from broker_containers.subscriptions.expiry import Lifetime
-from broker_containers.topic_log.managed_ledger import LedgerSettings, ManagedLedger
+from broker_containers.topic_log.ledger_settings import LedgerSettings
+from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics import retention
 from sulina import Client, Refused
 from sulina.metadata.keys.ledger_list import LedgerList

@@ -23,7 +23,7 @@ from broker_containers.assembly.running import DoorSettings
 from broker_containers.assembly.single import run_embedded
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.doors.listen import Listen
-from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from storage_grpc.journal.settings import JournalSettings
 from sulina.cli.running import loop_factory
 

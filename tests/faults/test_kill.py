@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from storage_grpc.journal import JournalSettings
 from sulina.runtime.memory_disk import MemoryDisk
 from tests.broker.memory_cluster import MemoryCluster

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.topic_log.managed_ledger import LedgerSettings
+from broker_containers.topic_log.ledger_settings import LedgerSettings
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import SulinaError
 from sulina.model import SubscriptionType

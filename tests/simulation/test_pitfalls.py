@@ -10,7 +10,8 @@ import asyncio
 
 import pytest
 
-from broker_containers.topic_log.managed_ledger import LedgerSettings, ManagedLedger
+from broker_containers.topic_log.ledger_settings import LedgerSettings
+from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topic_log.tail_cache import CachedFrame
 from storage_grpc.node import MaybeLost
 from storage_grpc.quorum.writer import QuorumWriter
@@ -519,7 +520,7 @@ def test_the_end_and_the_sequences_survive_an_owner_that_is_lost_while_it_delete
 
         async def delete_all() -> None:
             await old.begin()
-            await old.trim(old.refs[:-1])
+            await old.removal.trim(old.refs[:-1])
 
         bench.metadata.txn = txn_until_the_owner_is_lost  # type: ignore[method-assign, assignment]
         deleting = asyncio.create_task(delete_all())

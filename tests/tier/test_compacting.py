@@ -276,19 +276,19 @@ async def test_a_deleted_key_does_not_come_back_with_what_is_restored(restored: 
     await scene.tier()
     await add_objects(scene)
     await scene.compact(1)
-    await scene.log.trim(scene.log.refs[:2], 1 << 60)
+    await scene.log.removal.trim(scene.log.refs[:2], 1 << 60)
     for number in range(3):
         if restored == "in a round" and number == 1:
             await scene.compact(1)
-            await scene.log.restore()
+            await scene.log.removal.restore()
         await scene.compact(100)
         if restored == "between two rounds" and number == 0:
-            await scene.log.restore()
+            await scene.log.removal.restore()
         scene.world.clock.move(4000.0)
         await add_objects(scene)
     await scene.compact(100)
     if restored == "at the end":
-        assert await scene.log.restore()
+        assert await scene.log.removal.restore()
     assert state_of(await scene.read()) == state_of(scene.published)
     for _ in range(3 * (restored == "at the end")):
         scene.world.clock.move(4000.0)

@@ -187,7 +187,7 @@ async def test_a_replacement_of_what_retention_deletes_is_given_up(world: TierBe
     async def trim(now: str, what: str) -> None:
         if now == "after put" and not is_notice(what):
             world.objects.hook = type(world.objects)(world.memory).hook
-            await log.trim(log.refs[:2])
+            await log.removal.trim(log.refs[:2])
 
     world.objects.hook = trim
     with pytest.raises(Refused, match="changed while"):
@@ -344,7 +344,7 @@ async def test_retention_removes_no_more_when_a_merge_comes_first(
         async with log._owned._turn:
             swapping = asyncio.create_task(swap(*parts))
             await asyncio.sleep(0)
-            trims.append(asyncio.create_task(log.trim(log.refs[:2], keep_us)))
+            trims.append(asyncio.create_task(log.removal.trim(log.refs[:2], keep_us)))
             await asyncio.sleep(0)
         await swapping
 
@@ -358,7 +358,7 @@ async def test_retention_removes_no_more_when_a_merge_comes_first(
 async def test_retention_deletes_a_merged_object_as_a_whole(world: TierBench) -> None:
     broker, log = await tiered(world)
     new = await merge(broker, log, replaceable(log.refs))
-    await log.trim(log.refs[:1])
+    await log.removal.trim(log.refs[:1])
     assert log.start == (new.last_offset or 0) + 1
     assert key_of(head_of(TOPIC, new)) not in await world.keys()
     assert await read_all(log, log.start) == world.published[log.start :]
@@ -377,7 +377,7 @@ async def test_a_run_across_pages_is_replaced_in_one_swap(
     again = await world.log(world.broker())
     assert again.refs[: len(log.refs) - 1] == log.refs[:-1]
     assert await read_all(again) == world.published
-    await again.trim(again.refs[:2])  # from a page that changed
+    await again.removal.trim(again.refs[:2])  # from a page that changed
     assert (await stored(world)).ledgers[0].first_offset == again.start
     assert await read_all(again, again.start) == world.published[again.start :]
 

@@ -277,7 +277,7 @@ async def test_retention_deletes_objects_and_nothing_else_does(world: TierBench)
     broker, log = await world.with_records(20)
     await broker.tiering.round()
     keys = await world.keys()
-    assert await log.trim(log.refs[:2]) == 2
+    assert await log.removal.trim(log.refs[:2]) == 2
     assert await world.keys() == keys[2:]
     assert await read_all(log, log.start) == world.published[log.start :]
     await broker.object_cleanup.round()
@@ -292,7 +292,7 @@ async def test_a_topic_all_of_whose_records_are_deleted_goes_on_where_it_ended(
     await broker.tiering.round()
     await log.begin()
     while len(log.refs) > 1:
-        await log.trim(log.refs[:-1])
+        await log.removal.trim(log.refs[:-1])
     assert await world.keys() == []
     await broker.tiering.flush(log)  # an empty ledger does not become an object
     await broker.tiering.round()
@@ -381,12 +381,12 @@ async def test_a_policy_says_how_long_and_how_much_stays_on_storage_nodes(
 async def test_what_is_restored_at_the_last_moment_is_not_deleted(world: TierBench) -> None:
     broker, log = await world.with_records(20)
     await broker.tiering.round()
-    await log.trim(log.refs[:3], keep_us=1_000_000)
+    await log.removal.trim(log.refs[:3], keep_us=1_000_000)
     world.clock.move(3600)
     async with log._owned._turn:
-        restoring = asyncio.create_task(log.restore())
+        restoring = asyncio.create_task(log.removal.restore())
         await asyncio.sleep(0)
-        deleting = asyncio.create_task(log.delete_overdue(world.clock.wall_us()))
+        deleting = asyncio.create_task(log.removal.delete_overdue(world.clock.wall_us()))
         await asyncio.sleep(0)
     assert (await restoring, await deleting) == (3, 0)
     assert await read_all(log) == world.published
@@ -403,7 +403,7 @@ async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world:
 
     world.objects.hook = stop
     with pytest.raises(Stopped):
-        await log.trim(log.refs[:2])
+        await log.removal.trim(log.refs[:2])
     assert await world.keys() == keys
     world.objects.hook = type(world.objects)(world.memory).hook
     other = world.broker()
@@ -418,7 +418,7 @@ async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: Tie
     broker, log = await world.with_records(20)
     await broker.tiering.round()
     late = dict(world.memory._objects)
-    await log.trim(log.refs[:2])
+    await log.removal.trim(log.refs[:2])
     await broker.object_cleanup.round()
     world.memory._objects.update(late)  # as if they had been under way
     await broker.object_cleanup.round(grace_seconds=0)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from broker_containers.broker.broker import Broker
 from broker_containers.broker.settings import BrokerSettings
-from broker_containers.topic_log.managed_ledger import LedgerSettings, ManagedLedger
+from broker_containers.topic_log.ledger_settings import LedgerSettings
+from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.memory_store import MemoryEntryStore

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker_containers.topic_log.managed_ledger import LedgerSettings, ManagedLedger
+from broker_containers.topic_log.ledger_settings import LedgerSettings
+from broker_containers.topic_log.managed_ledger import ManagedLedger
 from storage_grpc.ledgers import EmbeddedLedgers
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.outcomes import Done
