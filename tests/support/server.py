@@ -39,6 +39,7 @@ class SulinaProcess:
         self.http_port = 0
         self.admin_port = 0
         self.grpc_port = 0
+        """May be set before the first start."""
         self._arguments = arguments
         self._prefix = prefix
         self._log = data.with_name(data.name + ".log")
@@ -68,7 +69,8 @@ class SulinaProcess:
         """Start it and wait until it is ready. Raises ``RuntimeError`` with what it said."""
         assert not self.running, "it runs already"
         if not self.port:
-            self.port, self.http_port, self.admin_port, self.grpc_port = free_ports(4)
+            self.port, self.http_port, self.admin_port, grpc = free_ports(4)
+            self.grpc_port = self.grpc_port or grpc
         ports = ("--port", str(self.port), "--http-port", str(self.http_port))
         danube = ("--admin-port", str(self.admin_port), "--grpc-port", str(self.grpc_port))
         arguments = (*ports, *danube, "--data", str(self.data), "--json")
