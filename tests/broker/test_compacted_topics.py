@@ -146,11 +146,13 @@ async def test_an_erased_key_is_gone_everywhere_and_the_rest_is_proven_to_be_the
     assert sum(each.erased for each in done.objects) == 6
     assert all(each.others.startswith("v1-") for each in done.objects)
     assert done.gone_us > done.began_us
+    async with client.consumer(TOPIC, "slow") as consumer:
+        in_memory = await take(consumer, 47)
     await cluster.restart()
     after = await read_messages(client, TOPIC)
     async with client.consumer(TOPIC, "slow") as consumer:
         taken = await take(consumer, 47)
-    for found in (after, taken):
+    for found in (in_memory, after, taken):
         assert [each.offset for each in found] == list(range(47))
         for old, new in zip(before, found, strict=True):
             if old.key == b"k3":

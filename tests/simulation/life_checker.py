@@ -34,9 +34,11 @@ class LifeChecker(TierChecker):
     grace: tuple[float, float]
     """Seconds for which what was removed is kept: ledgers without an object, and with one."""
 
-    def __init__(self, trace: Trace, topics: list[TopicName], local_seconds: float) -> None:
+    def __init__(
+        self, trace: Trace, topics: list[TopicName], local_seconds: float, skew_us: int
+    ) -> None:
         super().__init__(trace, topics)
-        self.lives = {topic: LifeTopic(local_seconds) for topic in topics}
+        self.lives = {topic: LifeTopic(local_seconds, skew_us) for topic in topics}
         self.counts = dict.fromkeys(
             ("removed", "deleted", "restored", "dropped", "erased", "expired", "read"), 0
         )
@@ -204,6 +206,7 @@ class LifeChecker(TierChecker):
             self.counts["dropped"] += 1
             if not life.may_drop(offset, self.latest(), self.now()):
                 self.fail(f"ledger {ref.id} of {topic} {what}, and lacks offset {offset}")
+            life.dropped_us[offset] = self.latest()
         life.dropped |= lacking
 
     def object_changed(self, key: str, data: bytes | None) -> None:

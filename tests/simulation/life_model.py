@@ -16,6 +16,9 @@ from tests.simulation.life_records import LifeRecord
 _STALE_SECONDS = 8.0
 """How long a broker may apply a policy that was replaced: it may have been paused."""
 
+CLOCK_SKEW = 0.5
+"""How far the wall clocks of brokers are apart, as seconds of the run: they jump."""
+
 
 def in_short(policy: Policy) -> str:
     """What a policy says, without what it leaves at its default."""
@@ -44,11 +47,15 @@ class LifeTopic:
 
     local_seconds: float
     """How long entries stay if the policy says nothing."""
+    skew_us: int = 0
+    """How far the clocks of brokers are apart."""
     records: dict[int, LifeRecord] = field(default_factory=dict)
     sent: dict[int, int] = field(default_factory=dict)
     """Bytes that were sent to each ledger."""
     dropped: set[int] = field(default_factory=set)
     """Offsets that compaction has left out."""
+    dropped_us: dict[int, int] = field(default_factory=dict)
+    """When it did, by the latest clock."""
     highest_start: int = 0
     """The highest offset at which the topic ever began: what is below may have been passed over,
     also if it was restored later."""
@@ -172,8 +179,13 @@ class LifeTopic:
             return False
         if any(later.key == record.key for at, later in self.records.items() if at > offset):
             return True
+        since_us = max(
+            (us for at, us in self.dropped_us.items() if self.records[at].key == record.key),
+            default=0,
+        )
         return record.tombstone and any(
             policy.tombstone_retention_ms
-            and record.time_us + policy.tombstone_retention_ms * 1000 <= wall_us
+            and max(record.time_us, since_us - self.skew_us) + policy.tombstone_retention_ms * 1000
+            <= wall_us
             for policy in compacting
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from broker_containers.subscriptions import subscription
+from broker_containers.subscriptions.frame_loader import FrameLoader
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topic_log.tail_cache import TopicTail
 from broker_containers.topics import retention, retention_plan, tiering
@@ -17,6 +18,7 @@ from broker_containers.topics.retention import Retention
 from broker_containers.topics.tiering import Tiering
 from sulina.lake.key_compaction import KeyCompaction
 from sulina.metadata.keys.ledger_list import CompactionState, LedgerList, LedgerRef
+from sulina.metadata.keys.policy import Policy
 
 if TYPE_CHECKING:
     from tests.simulation.switches import Switches
@@ -53,6 +55,14 @@ def _all_tombstones(
     return CompactionState(until=end, tombstones_before_us=1 << 62, settled=end)
 
 
+def _by_publish_time(
+    compacting: Compacting, list_: LedgerList, refs: Sequence[LedgerRef], policy: Policy
+) -> CompactionState:
+    end = (refs[-1].last_offset or 0) + 1
+    old_us = compacting._clock.wall_us() - policy.tombstone_retention_ms * 1000
+    return CompactionState(until=end, tombstones_before_us=old_us, settled=end)
+
+
 def _every_second(compaction: KeyCompaction, rows: Any) -> Any:
     return np.arange(len(rows)) % 2 == 0
 
@@ -63,7 +73,7 @@ async def _keep_entries(tiering_: Tiering, *parts: Any, at_once: bool = False) -
 
 
 PATCHES: dict[str, list[Patch]] = {
-    "check_expiry": [(subscription, "expired_records", _never)],
+    "check_expiry": [(subscription, "expired_records", _never), (FrameLoader, "_expired", _never)],
     "old_enough": [
         (retention_plan, "too_old", lambda ref, policy, now_us: bool(policy.retention_ms))
     ],
@@ -80,6 +90,7 @@ PATCHES: dict[str, list[Patch]] = {
     "decide_again": [(LedgerList, "leading", _counted)],
     "keep_entries": [(tiering, "droppable", _all_tiered)],
     "keep_tombstones": [(Compacting, "_begun", _all_tombstones)],
+    "settle_tombstones": [(Compacting, "_begun", _by_publish_time)],
     "newest_stays": [(KeyCompaction, "kept", _every_second)],
     "erase_entries": [(Tiering, "drop_local", _keep_entries)],
     "forget_erased": [(TopicTail, "drop_below", _never), (Subscription, "load_again", _never)],

@@ -16,13 +16,15 @@ from sulina.wire.tombstones import tombstone_attributes
 from tests.simulation.brokers import SimConsumerEnd
 from tests.simulation.clock import EPOCH_US, SimClock
 from tests.simulation.life_checker import LifeChecker
-from tests.simulation.life_model import in_short
+from tests.simulation.life_model import CLOCK_SKEW, in_short
 from tests.simulation.life_records import ID, identities
 from tests.simulation.loop import SimMachine
 from tests.simulation.network import SimNetwork
 from tests.simulation.workload import Find, Planned, SimConsumer, SimProducer, within
 
 KEYS = (None, b"k0", b"k1", b"k2", b"k3", b"k4")
+_RARE_KEYS = tuple(b"r%d" % number for number in range(20))
+"""Of these, the newest record is often old."""
 
 
 class LifeProducer(SimProducer):
@@ -34,7 +36,7 @@ class LifeProducer(SimProducer):
         expiring, gone = chance.choice((0.0, 0.1, 0.4)), chance.choice((0.1, 0.3))
         for at in sorted(chance.uniform(begin, end) for _ in range(frames)):
             count, size = chance.choice((1, 1, 2, 4)), chance.choice((0, 10, 100))
-            keys = [chance.choice(KEYS) for _ in range(count)]
+            keys = [chance.choice(chance.choice((KEYS, KEYS, _RARE_KEYS))) for _ in range(count)]
             payloads = [
                 b"" if key is not None and chance.random() < gone else b"value " + b"x" * size
                 for key in keys
@@ -145,7 +147,8 @@ class LifeReader(LifeClient):
                 break
             await self.pause(0.0, slow)
         life = self.checker.lives[self.topic]
-        passed_ms = (self.clock.now() - began) * self.machine.loop.calendar * 1000
+        passed = self.clock.now() - began + CLOCK_SKEW
+        passed_ms = passed * self.machine.loop.calendar * 1000
         kept = [policy.tombstone_retention_ms for policy, _ in life.policies]
         late = passed_ms >= min((each for each in kept if each), default=1 << 62)
         self.checker.read_all(self.topic, seen, start, offset, missed=late)
@@ -182,8 +185,8 @@ class LifeOperator(LifeClient):
             await self.pause(0.5, 4.0)
             if self.clock.now() > until:
                 return
-            work = self.chance.choice((self._change, self._undo, self._undo, self._erase))
-            await work()
+            works = self._change, self._undo, self._erase, self._erase_and_undo
+            await self.chance.choice(works)()
 
     async def _set(self, policy: Policy) -> None:
         life = self.checker.lives[self.topic]
@@ -209,6 +212,10 @@ class LifeOperator(LifeClient):
             self.checker.trace.note(f"undo of {self.topic.local}: {error}")
         await self.pause(0.0, 1.0)
         await self._set(before)
+
+    async def _erase_and_undo(self) -> None:
+        await self._erase()
+        await self._undo()
 
     async def _erase(self) -> None:
         self.busy = True

@@ -25,6 +25,7 @@ from tests.simulation.brokers import SimBroker, SimDoor
 from tests.simulation.clock import EPOCH_US, SimClock
 from tests.simulation.cluster import SimCluster, SimShape
 from tests.simulation.life_checker import LifeChecker
+from tests.simulation.life_model import CLOCK_SKEW
 from tests.simulation.life_workload import (
     LifeConsumer,
     LifeOperator,
@@ -110,10 +111,11 @@ class LifeWorld(TierWorld):
         loop.calendar = float(self.days * DAY)
         self._loop = loop
         self._seen_us = 0
-        self._grace = self._wall((0.0, 1.0, 3.0))
+        self._grace = self._wall((0.0, 1.0, 5.0))
         self._replaced = self._wall((0.3, 1.5))
         self._local = self._wall((0.0, 0.5, 2.0))
         self._hot_grace = self._wall((0.0, 0.0, 1.0))
+        self._look_seconds = chance.choice((0.2, 1.5))
         self._policies = [self._policy() for _ in range(3)]
         super().__init__(seed, loop, trace, switches)
         self._tiering = replace(
@@ -154,8 +156,8 @@ class LifeWorld(TierWorld):
             local_retention_ms=min(local_ms, retention_ms) if retention_ms else local_ms,
             local_retention_bytes=chance.choice((0, 2_000)),
             local_delete_consumed=chance.random() < 0.3,
-            compact=chance.random() < 0.4,
-            tombstone_retention_ms=some((0.2, 1.0)),
+            compact=chance.random() < 0.7,
+            tombstone_retention_ms=some((0.6, 3.0)),
         )
 
     def _drawn(self) -> SimShape:
@@ -163,13 +165,14 @@ class LifeWorld(TierWorld):
         return replace(shape, roll_bytes=self.chance.choice((1_000, 3_000)), frames=40, producers=2)
 
     def _checker(self) -> LifeChecker:
-        return LifeChecker(self.trace, self.topics, self._local)
+        skew_us = int(CLOCK_SKEW * self.days * DAY * 1e6)
+        return LifeChecker(self.trace, self.topics, self._local, skew_us)
 
     def _settings(self, name: str) -> BrokerSettings:
         settings = super()._settings(name)
         return replace(
             settings,
-            retention_seconds=0.2,
+            retention_seconds=self._look_seconds,
             grace_seconds=self._hot_grace,
             ledger=replace(settings.ledger, roll_seconds=2.0),
         )

@@ -151,6 +151,8 @@ class Switches:
     """Entries of tiered ledgers stay on storage nodes as long as the policy says."""
     keep_tombstones: bool = True
     """Compaction drops tombstones only when they are old enough."""
+    settle_tombstones: bool = True
+    """Compaction drops tombstones only a time after it has removed what they delete."""
     newest_stays: bool = True
     """Compaction drops records only if a later one has their key."""
     erase_entries: bool = True
