@@ -294,6 +294,10 @@ async def test_a_caller_with_few_rights_sees_and_may_do_no_more(
     browser: Browser, site: Site
 ) -> None:
     made = await site.client.admin.tokens.create("reader", grants=[f"consume:{ORDERS}"])
+    await sign_in(browser, site, "#/security")
+    await browser.click("Why")
+    await browser.sees("What reader may do, and why", "its own grant")
+    assert await browser.accessibility_problems() == []
     await sign_in(browser, site, token=made.token)
     await browser.sees("which you do not have", "reader")
     menu = await browser.run("document.querySelector('#nav ul').innerText")

@@ -1,8 +1,8 @@
 // Security: principals, tokens, grants, roles; what a principal may do and why; the audit trail.
 
 import { get, post, remove } from "../api.js";
-import { html } from "../html.js";
-import { Act, Card, CopyAs, CopyButton, Empty, Field, Loaded, Note, Page, Pill, Table, Tabs, Time, Trouble, useLoaded } from "../parts.js";
+import { html, useState } from "../html.js";
+import { Act, Card, CopyAs, CopyButton, Dialog, Empty, Field, Loaded, Note, Page, Pill, Table, Tabs, Time, Trouble, useLoaded } from "../parts.js";
 import { whoami } from "../rights.js";
 import { link } from "../router.js";
 
@@ -22,6 +22,26 @@ function Grants({ row, done }) {
 
 const listed = (items, kind = "") => (items?.length ? items.map((each) => html`<${Pill} key=${each} kind=${kind}>${each}<//> `) : html`<span class="muted">none</span>`);
 
+/** Every rule about a principal and where it comes from; deny rules first, because they win. */
+const reasons = (row) => [
+  ...row.denied.map((rule) => ({ rule, denied: true, why: "its deny rule, which wins over all grants" })),
+  ...row.grants.map((rule) => ({ rule, why: "its own grant" })),
+  ...row.bindings.flatMap((each) => each.grants.map((rule) => ({ rule,
+    why: `the binding ${each.binding}, which gives ${each.roles.join(", ")} on ${each.resource || each.scope}` }))),
+];
+
+function Rights({ row }) {
+  const [open, setOpen] = useState(false);
+  return html`<button type="button" class="small" onClick=${() => setOpen(true)}>Why</button>
+    ${open && html`<${Dialog} title=${`What ${row.principal} may do, and why`} close=${() => setOpen(false)}>
+      <${Table} label="Rights" rows=${reasons(row)} empty=${html`<${Empty} title="It may do nothing">It has neither grants nor bindings.<//>`} columns=${[
+        { label: "Right", cell: (each) => html`<code>${each.rule}</code>` },
+        { label: "", cell: (each) => html`<${Pill} kind=${each.denied ? "bad" : "good"}>${each.denied ? "denied" : "allowed"}<//>` },
+        { label: "Because of", cell: (each) => each.why },
+      ]} />
+      <footer><button type="button" onClick=${() => setOpen(false)}>Close</button></footer><//>`}`;
+}
+
 function Principals() {
   const found = useLoaded((signal) => get("/principals", {}, signal), []);
   return html`<${Card} title="Principals" actions=${html`<${CopyAs} cli="sulina security list" path="/principals" />
@@ -36,6 +56,7 @@ function Principals() {
         { label: "Own grants", cell: (row) => listed(row.grants) },
         { label: "By bindings", cell: (row) => listed(row.bindings.map((each) => `${each.roles.join(", ")} on ${each.resource || each.scope}`), "accent") },
         { label: "Deny rules", cell: (row) => listed(row.denied, "bad") },
+        { label: "", cell: (row) => html`<${Rights} row=${row} />` },
         { label: "", cell: (row) => html`<${Grants} row=${row} done=${found.reload} />` },
       ]} />`}<//>
   <//>`;
