@@ -39,13 +39,15 @@ VALUES = {
 LISTS = {
     *("namespace.list", "topic.list", "topic.owners", "topic.describe", "topic.partitions"),
     *("topic.log", "subscription.list", "schema.list", "quota.list", "broker.describe"),
-    "topic.search",
+    *("topic.search", "lake.list"),
 }
 """The operations that name the hidden things to somebody who may see everything."""
 SAMPLED = {"overview.show"}
 """Operations that name what was busy in the last samples, which depends on the moment."""
 ABOUT_WORK = {"ledger.erasures"}
 """Operations that show work under way, of which there is none here."""
+TABLES = "table"
+"""The group of operations on tables: they need a catalog, which the broker here lacks."""
 RULES = {"audit", "principal", "token", "role", "binding"}
 """Groups about rights and what was done: their readers may change every right."""
 
@@ -63,7 +65,8 @@ def asked(operation: Declaration) -> dict[str, Any] | None:
 CALLS = {
     operation.name: arguments
     for operation in OPERATIONS.values()
-    if reads(operation) and operation.group not in RULES and operation.name not in ABOUT_WORK
+    if reads(operation) and operation.group not in {*RULES, TABLES}
+    if operation.name not in ABOUT_WORK
     if (arguments := asked(operation)) is not None
 }
 
