@@ -27,6 +27,9 @@ _BUSIEST: Final = 10
 _MOST_CONCERNS: Final = 1000
 _MINUTE: Final = 60.0
 _RANKS: Final = {concern: rank for rank, concern in enumerate(Concern)}
+_NOBODY: Final = (
+    "no consumer is connected: start one, or delete the subscription if nobody needs it"
+)
 _RECENT: Final = 300.0
 """For how long a failure counts as one of now."""
 
@@ -259,19 +262,18 @@ def _judge(found: Subscription, seen: _SeenSubscription, now: float) -> tuple[Co
             f"became dead letters, {counters.dropped:,} were dropped: look at these messages, and "
             "at the consumers' logs"
         )
-    if backlog and found.consumers and quiet >= _MINUTE:
+    delayed = found.held_by_delay
+    taken = any(found.in_flight(each) for each in found.consumers) if delayed else True
+    if backlog and found.consumers and taken and quiet >= _MINUTE:
         return Concern.NO_PROGRESS, (
             f"nothing was acknowledged for {quiet:,.0f} s although consumers are connected: check "
             "that they acknowledge, and that they are not stuck"
         )
-    if backlog and seen.grew > 1:
+    if backlog and seen.grew > 1 and not (delayed and found.consumers):
         return Concern.GROWING, (
-            f"the backlog grew by {seen.growth:,.1f} messages per second: add consumers, or make "
-            "them faster"
+            f"the backlog grew by {seen.growth:,.1f} messages per second"
+            + (": add consumers, or make them faster" if found.consumers else f" and {_NOBODY}")
         )
     if backlog and not found.consumers:
-        return Concern.NO_CONSUMERS, (
-            "messages wait and no consumer is connected: start one, or delete the subscription if "
-            "nobody needs it"
-        )
+        return Concern.NO_CONSUMERS, f"messages wait and {_NOBODY}"
     return None

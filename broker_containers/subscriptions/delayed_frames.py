@@ -101,6 +101,11 @@ class DelayedFrames:
         known = self._frames.get(base)
         return known is not None and known.due_us <= wall_us
 
+    def covers(self, offset: int) -> bool:
+        """Whether a record is in one of these frames."""
+        index = bisect_right(self._bases, offset) - 1
+        return index >= 0 and offset < self._bases[index] + self._frames[self._bases[index]].count
+
     def settle_range(self, first: int, last: int, mask: int | None) -> int:
         """Acknowledge records before they are delivered; returns how many are new."""
         settled = 0

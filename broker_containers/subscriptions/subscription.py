@@ -210,6 +210,15 @@ class Subscription:
         return len(self._dispatcher.window.delays)
 
     @property
+    def held_by_delay(self) -> bool:
+        """Whether the record at ``position`` waits for its delivery time.
+
+        Then ``backlog`` says nothing about consumers: they may have acknowledged all that follows.
+        """
+        window = self._dispatcher.window
+        return window.delays.covers(window.position)
+
+    @property
     def failure_policy(self) -> FailurePolicy:
         """What happens to records that fail; a change applies to later failures."""
         return self._dispatcher.policy

@@ -83,6 +83,31 @@ async def test_subscriptions_that_need_attention_say_why(
             await broker.sampler.take()
         found = await broker.client.admin.overview.attention()
         assert found[1].subscription == "forgotten" and found[1].concern is Concern.GROWING
+        assert "no consumer is connected" in found[1].detail
+
+
+async def test_messages_that_wait_for_their_delivery_time_are_nobodys_fault(
+    broker: Sampled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, start = "/default/reminders", sulina.Start.earliest()
+    async with (
+        broker.client.producer(topic) as producer,
+        broker.client.consumer(topic, "mail", start=start) as consumer,
+    ):
+        await (await producer.send(b"tomorrow", delay=86400))
+        await broker.sampler.take()
+        monkeypatch.setattr(traffic, "_MINUTE", 0.0)
+        for number in range(3):
+            await (await producer.send(b"now"))
+            await consumer.ack(await consumer.receive())
+            await consumer.flush_acks()
+            await broker.sampler.take()
+            assert not await broker.client.admin.overview.attention(), number
+        await (await producer.send(b"now"))
+        await consumer.receive()  # not acknowledged
+        await broker.sampler.take()
+        [found_one] = await broker.client.admin.overview.attention()
+        assert found_one.concern is Concern.NO_PROGRESS
 
 
 async def test_topics_come_in_pages_in_any_order(broker: Sampled) -> None:
