@@ -31,13 +31,17 @@ async def prime(cell: Cell, senders: Sequence[Sender]) -> None:
         await asyncio.gather(*(send(payload) for send in senders[first : first + AT_ONCE]))
 
 
-async def run_loops(cell: Cell, senders: Sequence[Sender], shared: SharedCounters) -> LoopReport:
+async def run_loops(
+    cell: Cell,
+    senders: Sequence[Sender],
+    shared: SharedCounters,
+    clock: Callable[[], int] = time.monotonic_ns,
+) -> LoopReport:
     """Send with all ``senders`` until the cell is over; the warm-up is not part of the report.
 
-    The first error of a sender ends all of them and is raised.
+    ``clock`` tells nanoseconds. The first error of a sender ends all of them and is raised.
     """
     payload = os.urandom(cell.size)
-    clock = time.monotonic_ns
     begun = clock()
     warm = begun + int(cell.warm_up * 1e9)
     end = warm + int(cell.seconds * 1e9)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import socket
 import time
 import urllib.request
 from collections.abc import AsyncIterator
@@ -25,7 +26,9 @@ from localstack.emulators.server import HOST, free_ports
 
 TOPIC = "persistent://public/default/bench"
 MAX_PENDING = 10_000
-SETTLED = 60.0
+SETTLED = 180.0
+"""Seconds to wait until it listens, and then until it can be used: also on a busy machine."""
+_ATTEMPTS = 1000
 
 
 class Pulsar(System):
@@ -96,10 +99,10 @@ class Pulsar(System):
             *("-c", str(settings), "--num-bookies", str(self._nodes)),
             *("--metadata-dir", str(folder / "metadata")),
             *("--bookkeeper-dir", str(folder / "bookkeeper")),
-            *("--bookkeeper-port", str(_free_run(self._nodes))),
+            *("--bookkeeper-port", str(free_run(self._nodes))),
         ]
         server.run(command, {"PULSAR_LOG_DIR": str(folder), "PULSAR_STANDALONE_USE_ZOOKEEPER": ""})
-        server.started(120)
+        server.started(SETTLED)
         try:
             _wait_for_namespace(web)
         except BaseException:
@@ -205,10 +208,23 @@ def _wait_for_namespace(port: int) -> None:
             time.sleep(0.2)
 
 
-def _free_run(count: int) -> int:
-    """The first of ``count`` ports in a row that are free: bookies count up from a base."""
-    while True:
-        ports = sorted(free_ports(count + 20))
-        for first in ports:
-            if all(first + more in ports for more in range(count)):
-                return first
+def free_run(count: int) -> int:
+    """The first of ``count`` ports in a row that are free: bookies count up from a base.
+
+    Raises CannotStart if none is found in many attempts. Kernels give sockets that ask for any port
+    every second one, so the ports after the first are asked for by number.
+    """
+    for _ in range(_ATTEMPTS):
+        (first,) = free_ports(1)
+        if all(_is_free(first + more) for more in range(count)):
+            return first
+    raise CannotStart(f"no {count} ports in a row are free on {HOST}: end what uses them")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind((HOST, port))
+        except (OSError, OverflowError):
+            return False
+        return True

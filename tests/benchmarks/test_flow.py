@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from functools import partial
+from itertools import count
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,7 +120,9 @@ async def test_a_closed_loop_has_one_record_in_flight_per_topic() -> None:
         flying[topic] -= 1
         assert len(payload) == cell.size
 
-    report = await run_loops(cell, [partial(send, topic) for topic in range(3)], SharedCounters())
+    milliseconds = count(step=1_000_000)
+    senders = [partial(send, topic) for topic in range(3)]
+    report = await run_loops(cell, senders, SharedCounters(), lambda: next(milliseconds))
     assert most == 1
     assert len(report.latencies_ns) >= 8 * report.acknowledged > 0
 
@@ -134,8 +137,8 @@ async def test_a_paced_cell_takes_a_latency_for_each_record() -> None:
 
 
 @given(st.integers(1, 10_000_000))
-def test_the_shared_numbers_hold_what_was_put_there(count: int) -> None:
+def test_the_shared_numbers_hold_what_was_put_there(number: int) -> None:
     shared = SharedCounters()
     assert (shared.total, shared.received) == (-1, 0)
-    shared.total, shared.received = count, count - 1
-    assert (shared.total, shared.received) == (count, count - 1)
+    shared.total, shared.received = number, number - 1
+    assert (shared.total, shared.received) == (number, number - 1)
