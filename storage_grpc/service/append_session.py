@@ -33,7 +33,7 @@ from sulina.errors import (
     UnknownOutcome,
 )
 from sulina.runtime import stages
-from sulina.runtime.stages import Stage
+from sulina.runtime.stages import FrameTrace, Stage
 from sulina.runtime.tasks import stop_tasks
 
 _log = logging.getLogger(__name__)
@@ -45,12 +45,19 @@ _MAX_OUTCOMES = 4096
 
 
 class _PendingOutcome:
-    """A received entry. A plain class for speed: every append creates one."""
+    """A received entry, without its payload: the client may take long to read outcomes.
 
-    __slots__ = ("_wake", "entry", "error", "settled")
+    A plain class for speed: every append creates one.
+    """
 
-    def __init__(self, entry: ReceivedEntry, wake: asyncio.Event) -> None:
-        self.entry = entry
+    __slots__ = ("_wake", "entry", "error", "ledger", "settled", "trace")
+
+    def __init__(self, received: ReceivedEntry, wake: asyncio.Event) -> None:
+        self.ledger = received.ledger
+        self.entry = received.entry
+        self.trace = stages.begin(received.payload) if received.flags & TRACED else None
+        if self.trace is not None:
+            self.trace.mark(Stage.AT_NODE)
         self.settled = False
         self.error: SulinaError | None = None
         self._wake = wake
@@ -106,9 +113,6 @@ class AppendSession:
     async def _receive(self) -> None:
         async for message in self._requests:
             for entry in unpack_entries(message):
-                if entry.flags & TRACED:
-                    stages.begin(entry.payload)
-                    stages.mark(entry.payload, Stage.AT_NODE)
                 await self._append(entry)
             await self._store.wait_writable()
             while len(self._pending) > _MAX_PENDING:
@@ -164,15 +168,15 @@ class AppendSession:
             yield pending.popleft()
 
     def _outcome(self, pending: _PendingOutcome) -> bytes:
-        entry, error = pending.entry, pending.error
+        error = pending.error
         if error is None:
-            times = _end_trace(entry.payload) if entry.flags & TRACED else ""
-            return pack_outcome(entry.ledger, entry.entry, 0, times)
+            times = "" if pending.trace is None else _times(pending.trace)
+            return pack_outcome(pending.ledger, pending.entry, 0, times)
         if isinstance(error, StorageFailed):
             self._disk_failed()
-        return pack_outcome(entry.ledger, entry.entry, code_of(error), str(error))
+        return pack_outcome(pending.ledger, pending.entry, code_of(error), str(error))
 
 
-def _end_trace(payload: memoryview) -> str:
-    stages.mark(payload, Stage.ANSWERED)
-    return stages.end(payload).hex()
+def _times(trace: FrameTrace) -> str:
+    trace.mark(Stage.ANSWERED)
+    return stages.pack(trace.stamps).hex()

@@ -68,6 +68,10 @@ class FrameTrace:
         self.answers: list[list[Stamp]] = []
         """The times at each storage node that has answered, in the order of the answers."""
 
+    def mark(self, stage: Stage, at_ns: int | None = None) -> None:
+        """The frame has passed a stage, now or at ``at_ns``."""
+        self.stamps.append(Stamp(stage, at_ns if at_ns is not None else now_ns()))
+
 
 traces: Final[dict[int, FrameTrace]] = {}
 """The traced frames of this process, by the identity of their buffers. Test it before each call."""
@@ -92,7 +96,7 @@ def mark(frame: object, stage: Stage, at_ns: int | None = None) -> None:
     """A frame has passed a stage, now or at ``at_ns``; no effect if it is not traced."""
     trace = traces.get(id(frame))
     if trace is not None:
-        trace.stamps.append(Stamp(stage, at_ns if at_ns is not None else now_ns()))
+        trace.mark(stage, at_ns)
 
 
 def mark_all(frames: Iterable[object], stage: Stage, at_ns: int | None = None) -> None:
@@ -114,7 +118,7 @@ def replied(sink: object, first: int, count: int) -> None:
         if trace.sink is None or trace.sink[0] is not sink:
             continue
         if first <= trace.sink[1] < first + count:
-            trace.stamps.append(Stamp(Stage.REPLIED, now_ns()))
+            trace.mark(Stage.REPLIED)
             trace.sink = None
 
 

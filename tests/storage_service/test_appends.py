@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -14,10 +16,19 @@ from storage_grpc.entries import Entry
 from storage_grpc.journal import JournalSettings, JournalStore
 from storage_grpc.loss_record import LossRecord
 from storage_grpc.memory_store import MemoryEntryStore
+from storage_grpc.node import LocalNode
 from storage_grpc.remote import RemoteNode
 from storage_grpc.remote.wire.codes import CODE_KEY
-from storage_grpc.remote.wire.layout import pack, pack_entries, pack_outcome, unpack_outcomes
+from storage_grpc.remote.wire.layout import (
+    TRACED,
+    entry_head,
+    pack,
+    pack_entries,
+    pack_outcome,
+    unpack_outcomes,
+)
 from storage_grpc.remote.wire.service import SERVICE
+from storage_grpc.service.append_session import AppendSession
 from storage_grpc.service.server import Identity, StorageServer
 from storage_grpc.storage_pb2 import CORRUPT_ENTRY, OK, TOO_LARGE, UNAVAILABLE, HelloReply
 from sulina.errors import Overloaded, TooLarge, Unavailable, UnknownOutcome
@@ -85,6 +96,42 @@ async def test_a_store_with_too_much_to_write_holds_the_sender_back_and_refuses_
         gate.open.set()
         await asyncio.gather(*waiting)
         assert node.pending_bytes == 0
+    await store.close()
+
+
+async def test_a_client_that_reads_no_outcomes_does_not_keep_payloads_in_memory() -> None:
+    """Whether it asks for the times of its entries or not."""
+
+    class Message(bytearray):
+        """One that can be watched until it is freed."""
+
+    messages: list[weakref.ref[Message]] = []
+    sent = 0
+
+    async def requests() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for sent in range(40):
+            payload = bytes(1000)
+            head = entry_head(1, sent, -1, TRACED if sent % 2 else 0, payload)
+            message = Message(pack([head, payload], len(head) + len(payload)))
+            messages.append(weakref.ref(message))
+            yield message  # type: ignore[misc]
+            del message
+
+    async def stuck(outcomes: bytes) -> None:
+        await asyncio.Event().wait()
+
+    store = await open_journal(MemoryDisk())
+    node = LocalNode("storage-1", store, LossRecord(may_have_lost=False, life=""))
+    session = AppendSession(node, store, requests(), stuck, disk_failed=lambda: None)
+    serving = asyncio.create_task(session.run())
+    while sent < 39 or store.pending_bytes:
+        assert not serving.done()
+        await asyncio.sleep(0)
+    gc.collect()
+    assert len([message for message in messages if message() is not None]) < 5
+    serving.cancel()
+    await asyncio.wait([serving])
     await store.close()
 
 
