@@ -32,6 +32,7 @@ class Site:
     """A broker that needs tokens, and what is in it."""
 
     url: str
+    client_url: str
     http: Http
     """As root."""
     client: sulina.Client
@@ -71,7 +72,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
             headers={"Authorization": f"Bearer {ROOT}"},
         ) as http,
     ):
-        made = Site(http.url, http, client, server.services.sampler)
+        made = Site(http.url, server.addresses.url, http, client, server.services.sampler)
         await _fill(client)
         publishing = asyncio.create_task(_publish(client))
         await made.sampler.take()

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ import pytest
 import sulina
 from sulina.runtime.tasks import stop_tasks
 from tests.console.browser import Browser
-from tests.console.conftest import ORDERS, Site, sign_in
+from tests.console.conftest import ORDERS, ROOT, Site, sign_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 CONSOLE = Path(__file__).parents[2] / "broker_containers" / "doors" / "http" / "console"
@@ -133,6 +134,10 @@ async def test_a_phone_and_a_wall_show_everything_without_scrolling_sideways(
             await browser.run(f"location.hash = {json.dumps(page or '#/')}")
             await browser.sees(PAGES[page])
             assert await browser.run("document.documentElement.scrollWidth <= innerWidth"), page
+            tables = "[...document.querySelectorAll('.table')]"
+            assert await browser.run(
+                f"{tables}.every((each) => each.scrollWidth <= each.clientWidth)"
+            )
     await browser.size(1440, 900)
     assert browser.errors == []
 
@@ -201,6 +206,29 @@ async def test_new_messages_appear_in_the_live_tail(browser: Browser, site: Site
     await browser.sees("Published at offset 0")
     await browser.click("Close")
     await browser.sees("from a person", "k-1")
+    assert browser.errors == []
+
+
+async def test_copied_commands_do_what_the_page_does(browser: Browser, site: Site) -> None:
+    topic, payload = "/default/copied", """it's "$HOME" & `more`"""
+    await site.client.admin.topics.create(topic)
+    await sign_in(browser, site, "#/topics/default/copied")
+    await browser.click("Publish")
+    await browser.fill("Payload", payload)
+    await browser.fill("Key", "k 1")
+    await browser.fill("Attribute", "colour")
+    await browser.fill("Value", "light green")
+    shown = "[...document.querySelectorAll('dialog[open] .command code')]"
+    commands = await browser.run(f"{shown}.map((each) => each.textContent)")
+    assert [each.split()[0] for each in commands] == ["sulina", "curl"]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    place = {"SULINA_URL": site.client_url, "SULINA_TOKEN": ROOT, "PATH": path}
+    script = "set -e\n" + "\n".join(commands)
+    process = await asyncio.create_subprocess_exec("sh", "-c", script, env={**os.environ, **place})
+    assert await process.wait() == 0
+    found = (await site.client.admin.messages.search(topic)).messages
+    expected = (payload.encode(), b"k 1", {"colour": "light green"})
+    assert [(each.payload, each.key, dict(each.attributes)) for each in found] == [expected] * 2
     assert browser.errors == []
 
 

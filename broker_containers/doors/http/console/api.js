@@ -95,11 +95,14 @@ const plain = /^[\w@%+=:,./-]+$/;
 export const shellWord = (text) => (plain.test(text) ? text : quoted(text));
 
 /** The same call for a terminal. The token is not in it: it comes from the environment. */
-export function curl(verb, path, query, body) {
+export function curl({ verb = "GET", path, query, body, raw, headers = {} }) {
   const parts = ["curl"];
-  if (verb !== "GET" && !(verb === "POST" && body)) parts.push(`-X ${verb}`);
+  const sent = body !== undefined || raw !== undefined;
+  if (verb !== "GET" && !(verb === "POST" && sent)) parts.push(`-X ${verb}`);
   if (session.token) parts.push('-H "Authorization: Bearer $SULINA_TOKEN"');
+  for (const [name, value] of Object.entries(headers)) parts.push(`-H ${quoted(`${name}: ${value}`)}`);
   parts.push(shellWord(location.origin + urlOf(path, query)));
   if (body !== undefined) parts.push(`-d ${quoted(JSON.stringify(body))}`);
+  if (raw !== undefined) parts.push(`--data-raw ${quoted(raw)}`);
   return parts.join(" ");
 }

@@ -38,6 +38,10 @@ function LiveStatus() {
   return html`<span class=${`live ${kind}`} role="status"><i aria-hidden="true"></i>${text}</span>`;
 }
 
+function Icon({ path }) {
+  return html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><path d=${path} /></svg>`;
+}
+
 function Shell({ info, signOut }) {
   const { path, query } = useRoute();
   const { overview } = useLive();
@@ -71,9 +75,9 @@ function Shell({ info, signOut }) {
     </header>
     <nav id="nav" class="side" aria-label="Pages">
       <a class="brand" href="#/"><img src="/console/icon.svg" alt="" width="28" height="28" />Sulina</a>
-      <ul>${shown.map((each) => html`<li key=${each.name}>
+      <ul>${shown.map((each) => html`<li key=${each.name} class=${each.first ? "first" : ""}>
         <a href=${link(each.name === "overview" ? [] : [each.name])} aria-current=${each.name === name ? "page" : undefined}>
-          ${each.title}${counts[each.name] ? html`<span class="count">${counts[each.name]}</span>` : ""}</a></li>`)}</ul>
+          <${Icon} path=${each.icon} /><span class="grow">${each.title}</span>${counts[each.name] ? html`<span class="count">${counts[each.name]}</span>` : ""}</a></li>`)}</ul>
       <div class="foot">
         <${LiveStatus} />
         <p>${whoami().principal}${info.sign_in.token && html` <button type="button" class="plain" onClick=${signOut}>Sign out</button>`}</p>

@@ -3,10 +3,11 @@
 import { clockTime } from "./format.js";
 import { html, useLayoutEffect, useRef, useState } from "./html.js";
 
-const HEIGHT = 160;
-const LEFT = 72;
-const BOTTOM = 20;
-const TOP = 8;
+/** Sizes in units of the page's type, which grows with the screen. */
+function sizes() {
+  const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+  return { rem, height: 11 * rem, left: 5.25 * rem, bottom: 1.5 * rem, top: 0.5 * rem };
+}
 
 /** A round number that is not less than `value`: 1, 2 or 5 times a power of ten, or one of two. */
 function ceiling(value, binary) {
@@ -27,6 +28,18 @@ function linePath(points) {
     }
   }
   return path;
+}
+
+/** Down to `floor` at both ends of each line that is not interrupted. */
+function areaPath(points, floor) {
+  const parts = [];
+  for (const [x, y] of points) {
+    if (y == null) parts.push([]);
+    else if (parts.length) parts.at(-1).push([x, y]);
+    else parts.push([[x, y]]);
+  }
+  return parts.filter((part) => part.length > 1)
+    .map((part) => `${linePath(part)}L${part.at(-1)[0].toFixed(1)},${floor}L${part[0][0].toFixed(1)},${floor}Z`).join("");
 }
 
 export function Sparkline({ values, label }) {
@@ -51,13 +64,14 @@ export function Chart({ title, samples, series, unit, binary }) {
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
+  const { rem, height, left, bottom, top } = sizes();
   const last = samples.at(-1);
   const end = last ? last.wall_us : Date.now() * 1000;
   const span = Math.max(end - (samples[0]?.wall_us ?? end), 120e6);
   const most = ceiling(Math.max(0, ...samples.flatMap((each) => series.map((one) => one.value(each) ?? 0))), binary);
-  const x = (us) => LEFT + (1 - (end - us) / span) * (width - LEFT - 8);
-  const y = (value) => (value === null || value === undefined ? null : TOP + (1 - value / most) * (HEIGHT - TOP - BOTTOM));
-  const lines = series.map((one) => ({ ...one, path: linePath(samples.map((each) => [x(each.wall_us), y(one.value(each))])) }));
+  const x = (us) => left + (1 - (end - us) / span) * (width - left - 8);
+  const y = (value) => (value === null || value === undefined ? null : top + (1 - value / most) * (height - top - bottom));
+  const lines = series.map((one) => ({ ...one, points: samples.map((each) => [x(each.wall_us), y(one.value(each))]) }));
   const ticks = [0, 0.5, 1].map((share) => share * most);
   const times = [0, 0.5, 1].map((share) => end - span * (1 - share));
   const shown = hover ?? last;
@@ -78,15 +92,16 @@ export function Chart({ title, samples, series, unit, binary }) {
         <span class="muted at">${hover ? clockTime(hover.wall_us) : "now"}</span></span>
     </figcaption>
     <div ref=${box} onMouseMove=${move} onMouseLeave=${() => setHover(null)}>
-      <svg width=${width} height=${HEIGHT} viewBox=${`0 0 ${width} ${HEIGHT}`} role="img"
+      <svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img"
           aria-label=${`${title}: ${words.join(", ")}`}>
         ${ticks.map((tick) => html`<g key=${tick}>
-          <line class="grid" x1=${LEFT} x2=${width - 8} y1=${y(tick)} y2=${y(tick)} />
-          <text class="tick" x=${LEFT - 8} y=${y(tick) + 4} text-anchor="end">${unit(tick)}</text></g>`)}
-        ${times.map((time, index) => (index !== 1 || width >= 360) && html`<text key=${index} class="tick" x=${x(time)} y=${HEIGHT - 4}
+          <line class="grid" x1=${left} x2=${width - 8} y1=${y(tick)} y2=${y(tick)} />
+          <text class="tick" x=${left - 8} y=${y(tick) + 0.25 * rem} text-anchor="end">${unit(tick)}</text></g>`)}
+        ${times.map((time, index) => (index !== 1 || width >= 26 * rem) && html`<text key=${index} class="tick" x=${x(time)} y=${height - 4}
           text-anchor=${["start", "middle", "end"][index]}>${clockTime(time)}</text>`)}
-        ${lines.map((one) => html`<path key=${one.name} class=${`line ${one.className}`} d=${one.path} />`)}
-        ${hover && html`<line class="cross" x1=${x(hover.wall_us)} x2=${x(hover.wall_us)} y1=${TOP} y2=${HEIGHT - BOTTOM} />`}
+        ${lines.map((one) => html`<path key=${one.name} class=${`area ${one.className}`} d=${areaPath(one.points, y(0))} />`)}
+        ${lines.map((one) => html`<path key=${one.name} class=${`line ${one.className}`} d=${linePath(one.points)} />`)}
+        ${hover && html`<line class="cross" x1=${x(hover.wall_us)} x2=${x(hover.wall_us)} y1=${top} y2=${height - bottom} />`}
       </svg>
     </div>
   </figure>`;

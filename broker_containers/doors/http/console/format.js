@@ -36,6 +36,7 @@ export const percent = (share) => (share == null ? "–" : `${short.format(share
 
 export function duration(seconds) {
   if (seconds == null) return "–";
+  if (seconds === 0) return "0 s";
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${short.format(seconds)} s`;
   const units = [[86400, "d"], [3600, "h"], [60, "min"]];
@@ -47,13 +48,18 @@ export function duration(seconds) {
   return rest ? `${whole} ${unit} ${rest} ${nextUnit}` : `${whole} ${unit}`;
 }
 
-const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
+const exact = new Intl.DateTimeFormat(undefined, {
+  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle: "h23",
+});
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 
 /** A time of the API, which is in microseconds since 1970. */
 export const date = (us) => new Date(us / 1000);
 export const localTime = (us) => local.format(date(us));
 export const clockTime = (us) => clock.format(date(us));
+/** With milliseconds, for messages that follow each other closely. */
+export const exactTime = (us) => exact.format(date(us));
 export const utcTime = (us) => date(us).toISOString().replace("T", " ").replace("Z", " UTC");
 
 export function ago(us) {

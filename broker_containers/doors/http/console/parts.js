@@ -1,7 +1,7 @@
 // What pages are made of: cards, tables, times, dialogs, messages about errors and empty lists.
 
 import { curl } from "./api.js";
-import { ago, localTime, utcTime } from "./format.js";
+import { ago, exactTime, localTime, utcTime } from "./format.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 
 // ---- loading ----
@@ -98,10 +98,10 @@ export function Card({ title, actions, children, wide }) {
   </section>`;
 }
 
-export function Time({ us, relative }) {
+export function Time({ us, relative, exact }) {
   if (!us) return html`<span class="muted">–</span>`;
   return html`<time datetime=${new Date(us / 1000).toISOString()} title=${utcTime(us)}>
-    ${relative ? ago(us) : localTime(us)}
+    ${relative ? ago(us) : exact ? exactTime(us) : localTime(us)}
   </time>`;
 }
 
@@ -118,9 +118,9 @@ export function Stat({ label, value, detail, kind = "", children }) {
   </div>`;
 }
 
-/** Name and value pairs. */
-export function Facts({ rows }) {
-  return html`<dl class="facts">
+/** Name and value pairs; `line` shows them next to each other instead of in columns. */
+export function Facts({ rows, line }) {
+  return html`<dl class=${line ? "facts line" : "facts"}>
     ${rows.filter(Boolean).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>`;
 }
@@ -132,7 +132,7 @@ export function Meter({ share, label, kind = "" }) {
   </div>`;
 }
 
-/** Columns are { label, cell(row), number, sort, title }; `sorted` is { by, descending, change }. */
+/** Columns are { label, cell(row), number, className, sort, title }; `sorted` is { by, descending, change }. */
 export function Table({ label, columns, rows, sorted, rowKey, empty, onRow }) {
   if (!rows.length && empty) return empty;
   const head = (column) => {
@@ -153,7 +153,7 @@ export function Table({ label, columns, rows, sorted, rowKey, empty, onRow }) {
       <thead><tr>${columns.map(head)}</tr></thead>
       <tbody>${rows.map((row, index) => html`<tr key=${rowKey ? rowKey(row) : index}
           class=${onRow ? "clickable" : ""} onClick=${onRow && (() => onRow(row))}>
-        ${columns.map((column) => html`<td class=${column.number ? "number" : ""}>${column.cell(row)}</td>`)}
+        ${columns.map((column) => html`<td class=${column.className ?? (column.number ? "number" : "")} data-label=${column.label}>${column.cell(row)}</td>`)}
       </tr>`)}</tbody>
     </table>
   </div>`;
@@ -268,10 +268,10 @@ export function CopyButton({ text, label = "Copy" }) {
 }
 
 /** "Copy as": the same as a sulina command and for curl. */
-export function CopyAs({ cli, verb = "GET", path, query, body }) {
+export function CopyAs({ cli, path, ...rest }) {
   const commands = [];
   if (cli) commands.push(["sulina", cli]);
-  if (path) commands.push(["curl", curl(verb, path, query, body)]);
+  if (path) commands.push(["curl", curl({ path, ...rest })]);
   const element = useRef(null);
   useEffect(() => {
     const outside = (event) => {

@@ -15,13 +15,13 @@ export function Concerns({ limit = 100 }) {
     empty=${html`<${Empty} title="All is well">No subscription is stalled, fails or falls behind.<//>`}
     columns=${[
       { label: "Subscription", cell: (row) => html`<a href=${topicLink(row.topic, { tab: "subscriptions", subscription: row.subscription })}>
-        ${row.subscription}</a><br /><small class="muted">${row.topic}</small>` },
+        ${row.subscription}</a><br /><small class="muted name">${row.topic}</small>` },
       { label: "Why", cell: (row) => html`<${Pill} kind=${KINDS[row.concern]} title=${row.detail}>${words(row.concern)}<//>
         ${limit > 10 && html`<br /><small class="wrap">${row.detail}</small>`}` },
       { label: "Backlog", number: true, cell: (row) => html`<span title=${count(row.backlog)}>${compact(row.backlog)}</span>` },
       limit > 10 && { label: "Growth", number: true, cell: (row) => (row.growth ? rate(row.growth) : "–") },
       limit > 10 && { label: "Consumers", number: true, cell: (row) => count(row.consumers) },
-      limit > 10 && { label: "Broker", cell: (row) => row.broker },
+      limit > 10 && { label: "Broker", cell: (row) => html`<span class="nowrap">${row.broker}</span>` },
     ].filter(Boolean)} />`}<//>`;
 }
 

@@ -10,7 +10,7 @@ const number = (value) => (value == null ? "–" : value.toLocaleString("en", { 
 
 function Moves({ plan }) {
   return html`<${Table} label="Moves" rows=${plan.moves} rowKey=${(row) => row.topic}
-    empty=${html`<${Empty} title="Nothing needs to move">The load is spread well enough, or every move is ruled out by a reason below.<//>`}
+    empty=${html`<${Empty} title="Nothing needs to move">The load is spread well enough, or every move is ruled out by a reason above.<//>`}
     columns=${[
       { label: "Topic", cell: (row) => html`<a href=${topicLink(row.topic)}>${row.topic}</a>` },
       { label: "From", cell: (row) => row.source },
@@ -20,8 +20,35 @@ function Moves({ plan }) {
     ]} />`;
 }
 
+/** What the counted words mean, and what to do about them. */
+const MEANINGS = {
+  new: "a topic that was placed for the first time",
+  disabled: "rebalancing is off: set balance.enabled",
+  too_few_brokers: "fewer than two brokers are active: add one",
+  blind: "half of the reports or more are old: check the leader's connection to the metadata store",
+  quiet: "there is too little load to act on",
+  balanced: "no broker is out of balance",
+  confirming: "a broker is out of balance, but not for long enough",
+  stale_report: "a broker's report is too old: check that broker",
+  draining: "a broker is being emptied: activate it to use it again",
+  broker_blacklisted: "a setting excludes the broker",
+  topic_blacklisted: "a setting excludes the topic",
+  broker_cooldown: "the broker recently took part in moves in the other direction",
+  topic_cooldown: "the topic was moved recently",
+  returning: "the topic would return to a broker that it left",
+  move_limit: "as many topics were moved as one interval allows",
+  load_limit: "as much load was moved as one interval allows",
+  broker_move_limit: "the broker took part in as many moves as one interval allows",
+  too_big: "no broker would be less loaded than the source: use more partitions",
+  too_small: "an interval full of such moves would change nothing",
+  affinity: "a rule prevents it: add brokers with that label",
+  apart: "a partition of the same topic is there: add brokers",
+  no_better_target: "no broker stays below its limit with it: add brokers",
+  no_broker: "no broker can take topics: activate one",
+};
+
 const reasons = (found, label) => html`<${Table} label=${label} rows=${Object.entries(found)} columns=${[
-  { label: "Reason", cell: ([name]) => words(name) }, { label: "Times", number: true, cell: ([, times]) => count(times) }]}
+  { label: "Reason", cell: ([name]) => html`${words(name)}${MEANINGS[name] && html`<br /><small class="muted">${MEANINGS[name]}</small>`}` }, { label: "Times", number: true, cell: ([, times]) => count(times) }]}
   empty=${html`<${Empty} title="None">Nothing was counted since the leader took over.<//>`} />`;
 
 export function Balance() {
@@ -40,11 +67,11 @@ function OfCluster() {
           act=${() => post("/balance/rebalance")} done=${plan.reload} copy=${() => ({ cli: "sulina balance rebalance", verb: "POST", path: "/balance/rebalance", body: {} })} />`}>
     <${Loaded} from=${shown}>${(value) => {
       const most = Math.max(...value.brokers.map((each) => each.load), 1e-9);
-      return html`<section class="card"><${Facts} rows=${[
+      return html`<section class="card"><${Facts} line rows=${[
         ["Leader", value.leader], ["Ranking", words(value.ranking)],
         ["Highest over mean", number(value.balance.max_over_mean)],
         ["Variation", percent(value.balance.cv)],
-        ["Acts above", number(value.high)], ["and below", number(value.low)],
+        ["Acts above and below", `${number(value.high)} and ${number(value.low)} of the mean`],
       ]} /></section>
       <${Card} title="Load of the brokers"><${Table} label="Load of the brokers" rows=${value.brokers} rowKey=${(row) => row.broker} columns=${[
         { label: "Broker", cell: (row) => row.broker },

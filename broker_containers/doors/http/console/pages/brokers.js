@@ -1,6 +1,6 @@
 // Brokers: load by part, topics; drain and activate with progress.
 
-import { get, post } from "../api.js";
+import { get, post, shellWord } from "../api.js";
 import { byteRate, bytes, compact, count, millis, percent, rate, words } from "../format.js";
 import { html } from "../html.js";
 import { useLive } from "../live.js";
@@ -18,7 +18,7 @@ function Mode({ row, done, alone }) {
   return html`<${Act} label=${draining ? "Activate" : "Drain"} small title=${draining ? `Activate ${row.broker}` : `Drain ${row.broker}`} initial=${{ reason: "" }}
     explain=${draining ? "It takes topics again." : "All its topics move to other brokers, and it gets no new ones. Clients follow; this page shows the progress."}
     act=${(values) => post(path, values)} done=${done}
-    copy=${(values) => ({ cli: `${draining ? "sulina broker activate" : "sulina broker drain"} ${row.broker}${values.reason && !draining ? ` --reason ${JSON.stringify(values.reason)}` : ""}`, verb: "POST", path, body: values })}
+    copy=${(values) => ({ cli: `${draining ? "sulina broker activate" : "sulina broker drain"} ${row.broker}${values.reason && !draining ? ` --reason ${shellWord(values.reason)}` : ""}`, verb: "POST", path, body: values })}
     fields=${(values, set) => html`<${Field} label="Reason" hint="Stored with the change"><input value=${values.reason} onInput=${(event) => set({ reason: event.target.value })} /><//>`} />`;
 }
 
@@ -59,7 +59,7 @@ function One({ broker }) {
       <${CopyAs} cli=${`sulina broker describe ${broker}`} path=${`/brokers/${encodeURIComponent(broker)}`} />
       ${found.value && html`<${Mode} row=${found.value} done=${found.reload} alone=${overview?.brokers.length === 1} />`}`}>
     <${Loaded} from=${found}>${(row) => html`
-      <section class="card"><${Facts} rows=${[
+      <section class="card"><${Facts} line rows=${[
         ["Mode", html`<${Pill} kind=${MODES[row.mode] ?? ""}>${words(row.mode)}<//>`],
         ["Leader", row.leader ? "yes" : "no"],
         ["Version", row.version],

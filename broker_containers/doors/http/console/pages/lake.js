@@ -162,7 +162,7 @@ export function Lake({ query }) {
       { label: "Ledgers waiting", number: true, cell: (row) => count(row.tier.untiered_ledgers) },
       { label: "Bytes waiting", number: true, cell: (row) => bytes(row.tier.untiered_bytes) },
       { label: "Objects written", number: true, cell: (row) => count(row.tier.objects) },
-      { label: "Failed attempts", number: true, cell: (row) => html`<${Pill} kind=${row.tier.failures ? "warn" : ""}>${count(row.tier.failures)}<//>` },
+      { label: "Failed attempts", number: true, cell: (row) => (row.tier.failures ? html`<${Pill} kind="warn">${count(row.tier.failures)}<//>` : html`<span class="muted">0</span>`) },
     ]} /><//>`}
     ${query.topic && found.value && html`<${Topic} key=${query.topic} topic=${query.topic} places=${found.value} />`}
     <${All} query=${query} skip=${skip} asked=${asked} found=${found} />

@@ -36,14 +36,14 @@ function Tiles({ overview, history }) {
       ${spark((each) => each.records_in, "Published, the last five minutes")}<//>
     <${Stat} label="Delivered" value=${rate(total.records_out)} detail=${byteRate(total.bytes_out)}>
       ${spark((each) => each.records_out, "Delivered, the last five minutes")}<//>
-    <${Stat} label="Backlog" value=${compact(total.backlog)} detail="messages not acknowledged">
+    <${Stat} label="Backlog" value=${compact(total.backlog)} detail="not acknowledged">
       ${spark((each) => each.backlog, "Backlog, the last five minutes")}<//>
     <${Stat} label="Publish latency, p99" value=${millis(total.p99_ms)} detail=${total.p50_ms === null ? "nothing was published" : `p50 ${millis(total.p50_ms)}`}>
       ${spark((each) => each.p99_ms, "99th percentile, the last five minutes")}<//>
     ${fullest && html`<${Stat} label="Disk" value=${percent(used)} detail=${`${bytes(fullest.free)} free on ${fullest.name}`} kind=${diskKind(used)}>
       <${Meter} share=${used} label=${`${percent(used)} used`} kind=${diskKind(used)} /><//>`}
     ${tiers.length > 0 && html`<${Stat} label="Tier lag" value=${duration(lag)}
-      detail=${`${bytes(tiers.reduce((sum, each) => sum + each.untiered_bytes, 0))} not in objects yet`} kind=${lag > 7200 ? "warn" : ""} />`}
+      detail=${`${bytes(tiers.reduce((sum, each) => sum + each.untiered_bytes, 0))} waiting`} kind=${lag > 7200 ? "warn" : ""} />`}
   </div>`;
 }
 
@@ -136,7 +136,7 @@ export function Overview() {
       <${Card} title="Subscriptions that need attention" actions=${html`<a href=${link(["attention"])}>All</a>`}>
         <${Concerns} limit=${6} /><//>
       <${Busiest} overview=${overview} />
-      <${Changes} />
     </div>
+    <${Changes} />
   <//>`;
 }

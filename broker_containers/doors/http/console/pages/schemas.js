@@ -1,6 +1,6 @@
 // Subjects of the schema registry, their versions with differences; check before registering.
 
-import { get, post, put, remove } from "../api.js";
+import { get, post, put, remove, shellWord } from "../api.js";
 import { count, words } from "../format.js";
 import { html, useState } from "../html.js";
 import { Act, Card, CopyAs, Empty, Field, Loaded, Note, Page, Pill, Table, Time, useLoaded } from "../parts.js";
@@ -116,10 +116,10 @@ function Subject({ subject }) {
       <${CopyAs} cli=${`sulina schema get ${subject}`} path=${path} />
       ${manage && html`<${Register} subject=${subject} done=${() => location.reload()} />
       <${Act} label="Compatibility" title="Which versions may be registered" initial=${{ compatibility: found.value?.compatibility ?? "backward" }}
-        act=${(values) => put(`${path}/compatibility`, values)} done=${found.reload} copy=${(values) => ({ verb: "PUT", path: `${path}/compatibility`, body: values })}
+        act=${(values) => put(`${path}/compatibility`, values)} done=${found.reload} copy=${(values) => ({ cli: `sulina schema compatibility ${shellWord(subject)} ${values.compatibility}`, verb: "PUT", path: `${path}/compatibility`, body: values })}
         fields=${(values, set) => html`<${Field} label="Compatibility"><select value=${values.compatibility} onChange=${(event) => set({ compatibility: event.target.value })}>${MODES.map((each) => html`<option value=${each}>${words(each)}</option>`)}</select><//>`} />
       <${Act} label="Delete" title="Delete the subject" kind="danger" typed=${subject} explain="All its versions are deleted. Messages stay, but can't be decoded by it any more."
-        act=${() => remove(path)} done=${() => { location.hash = link(["schemas"]); }} copy=${() => ({ verb: "DELETE", path })} />`}`}>
+        act=${() => remove(path)} done=${() => { location.hash = link(["schemas"]); }} copy=${() => ({ cli: `sulina schema delete ${shellWord(subject)}`, verb: "DELETE", path })} />`}`}>
     <${Loaded} from=${found}>${(value) => html`<${Note}>${words(value.type)}, id ${value.id}${value.compatibility ? `, compatibility ${words(value.compatibility)}` : ""}<//>
       <${Versions} subject=${subject} />`}<//>
   <//>`;

@@ -1,6 +1,7 @@
 // Security: principals, tokens, grants, roles; what a principal may do and why; the audit trail.
 
-import { get, post, remove } from "../api.js";
+import { get, post, remove, shellWord } from "../api.js";
+import { words } from "../format.js";
 import { html, useState } from "../html.js";
 import { Act, Card, CopyAs, CopyButton, Dialog, Empty, Field, Loaded, Note, Page, Pill, Table, Tabs, Time, Trouble, useLoaded } from "../parts.js";
 import { whoami } from "../rights.js";
@@ -13,7 +14,7 @@ function Grants({ row, done }) {
   const path = `/principals/${encodeURIComponent(row.principal)}`;
   const act = (command, word, where) => html`<${Act} label=${word} small title=${`${word}: ${row.principal}`} initial=${{ grants: "" }}
     act=${(values) => post(`${path}/${where}`, { grants: split(values.grants) })} done=${done}
-    copy=${(values) => ({ cli: `${command} ${row.principal} ${values.grants}`, verb: "POST", path: `${path}/${where}`, body: { grants: split(values.grants) } })}
+    copy=${(values) => ({ cli: `${command} ${shellWord(row.principal)} ${split(values.grants).map(shellWord).join(" ")}`, verb: "POST", path: `${path}/${where}`, body: { grants: split(values.grants) } })}
     fields=${(values, set) => html`<${Field} label="Grants" hint=${grantsHint}><input required value=${values.grants} onInput=${(event) => set({ grants: event.target.value })} /><//>`} />`;
   return html`<div class="actions">${act("sulina security grant", "Grant", "grants")}${act("sulina security withdraw", "Withdraw", "withdrawals")}
     <${Act} label="Delete" small kind="danger" title=${`Delete ${row.principal}`} typed=${row.principal} explain="Its tokens become invalid at once."
@@ -47,6 +48,8 @@ function Principals() {
   return html`<${Card} title="Principals" actions=${html`<${CopyAs} cli="sulina security list" path="/principals" />
       <${Act} label="Grant" title="Grant rights" initial=${{ principal: "", grants: "" }} done=${found.reload}
         act=${(values) => post(`/principals/${encodeURIComponent(values.principal)}/grants`, { grants: split(values.grants) })}
+        copy=${(values) => ({ cli: `sulina security grant ${shellWord(values.principal)} ${split(values.grants).map(shellWord).join(" ")}`, verb: "POST",
+          path: `/principals/${encodeURIComponent(values.principal)}/grants`, body: { grants: split(values.grants) } })}
         fields=${(values, set) => html`<${Field} label="Principal" hint="It is created if necessary"><input required value=${values.principal} onInput=${(event) => set({ principal: event.target.value })} /><//>
           <${Field} label="Grants" hint=${grantsHint}><input required value=${values.grants} onInput=${(event) => set({ grants: event.target.value })} /><//>`} />`}>
     <${Loaded} from=${found}>${(rows) => html`<${Table} label="Principals" rows=${rows} rowKey=${(row) => row.principal}
@@ -62,15 +65,20 @@ function Principals() {
   <//>`;
 }
 
+const secondsOf = (values) => Math.round(Number(values.days) * 86400);
+const tokenOf = (values) => ({ principal: values.principal, grants: split(values.grants), seconds: secondsOf(values), note: values.note });
+
 function Tokens() {
   const found = useLoaded((signal) => get("/tokens", {}, signal), []);
   return html`<${Card} title="Tokens" actions=${html`<${CopyAs} cli="sulina security token list" path="/tokens" />
       <${Act} label="Create token" kind="primary" initial=${{ principal: "", grants: "", days: 30, note: "" }} done=${found.reload}
         act=${async (values) => {
-          const made = await post("/tokens", { principal: values.principal, grants: split(values.grants), seconds: Math.round(Number(values.days) * 86400), note: values.note });
+          const made = await post("/tokens", tokenOf(values));
           return { show: html`<strong>Copy the token now: it is not shown again.</strong><p><code>${made.token}</code></p><${CopyButton} text=${made.token} label="Copy token" />` };
         }}
-        copy=${(values) => ({ cli: `sulina security token create ${values.principal}${split(values.grants).map((each) => ` --grant ${each}`).join("")}` })}
+        copy=${(values) => ({
+          cli: `sulina security token create ${shellWord(values.principal)}${split(values.grants).map((each) => ` --grant ${shellWord(each)}`).join("")}${Number(values.days) ? ` --expires ${secondsOf(values)}s` : ""}${values.note ? ` --note ${shellWord(values.note)}` : ""}`,
+          verb: "POST", path: "/tokens", body: tokenOf(values) })}
         fields=${(values, set) => html`
           <${Field} label="Principal"><input required value=${values.principal} onInput=${(event) => set({ principal: event.target.value })} /><//>
           <${Field} label="Grants" hint=${grantsHint}><input value=${values.grants} onInput=${(event) => set({ grants: event.target.value })} /><//>
@@ -90,22 +98,47 @@ function Tokens() {
   <//>`;
 }
 
+/** Gives roles to somebody. */
+function Bind({ roles, done }) {
+  const body = (values) => ({ ...values, roles: split(values.roles), resource: values.scope === "cluster" ? "" : values.resource });
+  const field = (values, set) => (name, label, hint) => html`<${Field} label=${label} hint=${hint}>
+    <input required value=${values[name]} onInput=${(event) => set({ [name]: event.target.value })} /><//>`;
+  const choice = (values, set) => (name, label, all) => html`<${Field} label=${label}>
+    <select value=${values[name]} onChange=${(event) => set({ [name]: event.target.value })}>${all.map((each) => html`<option value=${each}>${words(each)}</option>`)}</select><//>`;
+  return html`<${Act} label="Create binding" initial=${{ binding: "", principal: "", principal_type: "service_account", roles: "", scope: "namespace", resource: "" }}
+    act=${(values) => post("/bindings", body(values))} done=${done}
+    copy=${(values) => ({
+      cli: `sulina security binding create ${shellWord(values.binding)} --principal ${shellWord(values.principal)} --principal-type ${values.principal_type} --roles ${shellWord(split(values.roles).join(","))} --scope ${values.scope}${values.scope === "cluster" ? "" : ` --resource ${shellWord(values.resource)}`}`,
+      verb: "POST", path: "/bindings", body: body(values) })}
+    fields=${(values, set) => html`
+      ${field(values, set)("binding", "Id", "A name for the binding; one with the same id is replaced")}
+      ${field(values, set)("principal", "Principal or group")}
+      ${choice(values, set)("principal_type", "What it is", ["service_account", "user", "group"])}
+      ${field(values, set)("roles", "Roles", `Separated by spaces. There ${roles.length ? `are ${roles.map((each) => each.role).join(", ")}` : "are none yet: create one first"}.`)}
+      ${choice(values, set)("scope", "Where they apply", ["cluster", "namespace", "topic"])}
+      ${values.scope !== "cluster" && field(values, set)("resource", values.scope === "topic" ? "Topic, as /namespace/topic" : "Namespace")}`} />`;
+}
+
 function Roles() {
   const roles = useLoaded((signal) => get("/roles", {}, signal), []);
   const bindings = useLoaded((signal) => get("/bindings", {}, signal), []);
   return html`<div class="stack">
     <${Card} title="Roles" actions=${html`<${CopyAs} cli="sulina security role list" path="/roles" />
         <${Act} label="Create role" initial=${{ role: "", permissions: "" }} done=${roles.reload} act=${(values) => post("/roles", { role: values.role, permissions: split(values.permissions) })}
-          copy=${(values) => ({ verb: "POST", path: "/roles", body: { role: values.role, permissions: split(values.permissions) } })}
+          copy=${(values) => ({ cli: `sulina security role create ${shellWord(values.role)} --permissions ${split(values.permissions).join(",")}`, verb: "POST", path: "/roles", body: { role: values.role, permissions: split(values.permissions) } })}
           fields=${(values, set) => html`<${Field} label="Role"><input required value=${values.role} onInput=${(event) => set({ role: event.target.value })} /><//>
             <${Field} label="Permissions" hint="Lookup, Produce, Consume, Replicate, ManageNamespace, ManageTopic, ManageSchema, ManageBroker, ManageCluster"><input required value=${values.permissions} onInput=${(event) => set({ permissions: event.target.value })} /><//>`} />`}>
       <${Loaded} from=${roles}>${(rows) => html`<${Table} label="Roles" rows=${rows} rowKey=${(row) => row.role} empty=${html`<${Empty} title="There are no roles">A role is a list of permissions that bindings give to principals.<//>`}
         columns=${[{ label: "Role", cell: (row) => row.role }, { label: "Permissions", cell: (row) => listed(row.permissions) },
-          { label: "", cell: (row) => html`<${Act} label="Delete" small kind="danger" title=${`Delete ${row.role}`} typed=${row.role} act=${() => remove(`/roles/${encodeURIComponent(row.role)}`)} done=${roles.reload} />` }]} />`}<//><//>
-    <${Card} title="Bindings" actions=${html`<${CopyAs} cli="sulina security binding list" path="/bindings" />`}>
-      <${Loaded} from=${bindings}>${(rows) => html`<${Table} label="Bindings" rows=${rows} rowKey=${(row) => row.binding} empty=${html`<${Empty} title="There are no bindings">A binding gives roles to a principal or a group, within a scope: <code>sulina security binding create</code><//>`}
+          { label: "", cell: (row) => html`<${Act} label="Delete" small kind="danger" title=${`Delete ${row.role}`} typed=${row.role} act=${() => remove(`/roles/${encodeURIComponent(row.role)}`)} done=${roles.reload}
+            copy=${() => ({ cli: `sulina security role delete ${shellWord(row.role)}`, verb: "DELETE", path: `/roles/${encodeURIComponent(row.role)}` })} />` }]} />`}<//><//>
+    <${Card} title="Bindings" actions=${html`<${CopyAs} cli="sulina security binding list" path="/bindings" /><${Bind} roles=${roles.value ?? []} done=${bindings.reload} />`}>
+      <${Loaded} from=${bindings}>${(rows) => html`<${Table} label="Bindings" rows=${rows} rowKey=${(row) => row.binding} empty=${html`<${Empty} title="There are no bindings">A binding gives roles to a principal or a group, within a scope.<//>`}
         columns=${[{ label: "Binding", cell: (row) => row.binding }, { label: "Principal", cell: (row) => `${row.principal} (${row.principal_type})` },
-          { label: "Roles", cell: (row) => listed(row.roles) }, { label: "Scope", cell: (row) => `${row.scope} ${row.resource ?? ""}` }]} />`}<//><//>
+          { label: "Roles", cell: (row) => listed(row.roles) }, { label: "Scope", cell: (row) => html`<span class="name">${row.scope} ${row.resource ?? ""}</span>` },
+          { label: "", cell: (row) => html`<${Act} label="Delete" small kind="danger" title=${`Delete ${row.binding}`} typed=${row.binding} explain="The principal loses these roles at once."
+            act=${() => remove(`/bindings/${encodeURIComponent(row.binding)}`)} done=${bindings.reload}
+            copy=${() => ({ cli: `sulina security binding delete ${shellWord(row.binding)}`, verb: "DELETE", path: `/bindings/${encodeURIComponent(row.binding)}` })} />` }]} />`}<//><//>
   </div>`;
 }
 
@@ -119,9 +152,9 @@ function Audit() {
       { label: "When", cell: (row) => html`<${Time} us=${row.time_us} />` },
       { label: "Who", cell: (row) => row.principal },
       { label: "What", cell: (row) => row.operation || row.event },
-      { label: "On", cell: (row) => row.resource },
+      { label: "On", cell: (row) => html`<span class="name">${row.resource}</span>` },
       { label: "Outcome", cell: (row) => html`<${Pill} kind=${OUTCOMES[row.outcome] ?? ""}>${row.outcome || row.event}<//>` },
-      { label: "Why", cell: (row) => html`<small class="wrap">${row.detail}</small>` },
+      { label: "Why", cell: (row) => html`<small class="name">${row.detail}</small>` },
     ]} />`}<//>
   <//>`;
 }

@@ -1,13 +1,24 @@
 // Settings: value, default, where it comes from; history with who and when, and undo.
 
-import { call, get, put } from "../api.js";
-import { bytes } from "../format.js";
+import { call, get, put, shellWord } from "../api.js";
+import { bytes, duration } from "../format.js";
 import { html, useState } from "../html.js";
 import { Act, Card, CopyAs, Empty, Field, Loaded, Page, Pill, Table, Tabs, Time, useLoaded } from "../parts.js";
 import { whoami } from "../rights.js";
 import { link } from "../router.js";
 
 const shown = (value) => (value === null || value === undefined ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value));
+
+/** A value in units that people read: days instead of millions of seconds. */
+function readable(row, value) {
+  if (typeof value !== "number" || value === 0) return shown(value);
+  if (row.unit === "bytes") return bytes(value);
+  if (row.unit === "seconds") return duration(value);
+  if (row.name.endsWith("_ms")) return duration(value / 1000);
+  return value.toLocaleString("en");
+}
+
+const SOURCES = { start: "how brokers were started", cluster: "changed" };
 
 function parse(text) {
   try {
@@ -23,7 +34,7 @@ function Change({ row, done }) {
   return html`<div class="actions"><${Act} label="Change" small title=${`Change ${row.name}`} initial=${{ text: shown(row.value), broker: "" }}
       explain=${html`${row.help}<br /><span class="muted">Allowed: ${row.allowed}. ${row.effect}</span>`}
       act=${(values) => put(path, body(values))} done=${done}
-      copy=${(values) => ({ cli: `sulina config set ${row.name} ${values.text}`, verb: "PUT", path, body: body(values) })}
+      copy=${(values) => ({ cli: `sulina config set ${row.name} ${shellWord(values.text)}${values.broker ? ` --broker ${shellWord(values.broker)}` : ""}`, verb: "PUT", path, body: body(values) })}
       fields=${(values, set) => html`<${Field} label=${`Value${row.unit ? `, ${row.unit}` : ""}`}><input required value=${values.text} onInput=${(event) => set({ text: event.target.value })} /><//>
         ${row.per_broker && html`<${Field} label="Only for this broker" hint="Empty: for all"><input value=${values.broker} onInput=${(event) => set({ broker: event.target.value })} /><//>`}`} />
     ${row.source === "cluster" && html`<${Act} label="Reset" small title=${`Reset ${row.name}`} explain=${`It becomes ${shown(row.started_with)} again.`}
@@ -40,9 +51,9 @@ function All() {
       empty=${html`<${Empty} title="No setting matches">Try a part of its name, such as retention.<//>`}
       columns=${[
         { label: "Setting", cell: (row) => html`<strong>${row.name}</strong><br /><small class="muted wrap">${row.help}</small>` },
-        { label: "Value", cell: (row) => row.text },
-        { label: "Comes from", cell: (row) => html`<${Pill} kind=${row.source === "default" ? "" : "accent"}>${row.source}<//>` },
-        { label: "Default", cell: (row) => (row.default === row.value ? row.text : row.unit === "bytes" && row.default ? bytes(row.default) : shown(row.default)) },
+        { label: "Value", cell: (row) => html`<span title=${row.text}>${readable(row, row.value)}</span>` },
+        { label: "Comes from", cell: (row) => html`<${Pill} kind=${row.source === "default" ? "" : "accent"}>${SOURCES[row.source] ?? row.source}<//>` },
+        { label: "Default", cell: (row) => html`<span class="muted">${readable(row, row.default)}</span>` },
         { label: "", cell: (row) => html`<${Change} row=${row} done=${found.reload} />` },
       ]} />`}<//>
   <//>`;
@@ -55,7 +66,7 @@ function History() {
     const by = whoami().principal;
     return html`<${Act} label="Undo" small title=${`Undo the change of ${row.name}`} explain=${`It becomes ${row.old ?? "the default"} again.`} done=${found.reload}
       act=${() => (row.old === null ? call("DELETE", path, { query: { broker: row.broker, by } }) : put(path, { value: parse(row.old), broker: row.broker, by }))}
-      copy=${() => (row.old === null ? { cli: `sulina config unset ${row.name}`, verb: "DELETE", path } : { cli: `sulina config set ${row.name} ${row.old}`, verb: "PUT", path, body: { value: parse(row.old) } })} />`;
+      copy=${() => (row.old === null ? { cli: `sulina config unset ${row.name}`, verb: "DELETE", path } : { cli: `sulina config set ${row.name} ${shellWord(row.old)}${row.broker ? ` --broker ${shellWord(row.broker)}` : ""}`, verb: "PUT", path, body: { value: parse(row.old), broker: row.broker, by } })} />`;
   };
   return html`<${Card} title="History" actions=${html`<${CopyAs} cli="sulina config history" path="/config/history" />`}>
     <${Loaded} from=${found}>${(rows) => html`<${Table} label="History" rows=${rows} rowKey=${(row) => row.number}

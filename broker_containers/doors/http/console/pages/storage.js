@@ -70,7 +70,7 @@ function Doubts({ first }) {
   const recovering = rows.filter((row) => row.phase === "in_recovery").length;
   const checked = first.ledgers_checked + more.checked;
   const next = more.checked ? more.next : first.next_ledger;
-  const all = next === null ? "all" : "more are not looked at yet";
+  const all = next === null ? "all there are" : "more are not looked at yet";
   return html`<${Card} title="Ledgers in doubt" actions=${html`<${CopyAs} cli="sulina cluster storage" path="/storage/ledgers" />`}>
     ${recovering > 0 && html`<${Note} kind="warn">${count(recovering)} ledgers are being recovered: their topics serve again when that is done, usually within seconds.<//>`}
     <${Table} label="Ledgers in doubt" rows=${rows} rowKey=${(row) => row.ledger}
@@ -93,7 +93,7 @@ export function Storage() {
   const found = useLoaded((signal) => get("/storage", {}, signal), [], 5000);
   return html`<${Page} title="Storage" about="Where messages are durable." actions=${html`<${CopyAs} cli="sulina cluster storage" path="/storage" />`}>
     <${Loaded} from=${found}>${(value) => html`
-      <section class="card"><${Facts} rows=${[
+      <section class="card"><${Facts} line rows=${[
         ["Messages are stored", value.embedded ? "in the broker's own journal" : `on ${count(value.nodes.length)} storage nodes`],
         ["Copies", count(value.write_quorum)],
         ["Durable before an acknowledgement", count(value.ack_quorum)],

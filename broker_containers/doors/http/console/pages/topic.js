@@ -63,7 +63,7 @@ function One({ topic, query }) {
       actions=${details.value && html`<${Actions} topic=${topic} details=${details.value} done=${() => { location.hash = link(["topics"]); }} />`}>
     <${Loaded} from=${details}>${(found) => {
       const total = found.logs.reduce((sum, log) => sum + log.end_offset - log.start_offset, 0);
-      return html`<section class="card"><${Facts} rows=${[
+      return html`<section class="card"><${Facts} line rows=${[
         ["Messages", count(total)],
         ["Delivery", html`<${Pill}>${found.delivery === "reliable" ? "reliable" : "non-reliable"}<//>`],
         found.partitions > 0 && ["Partitions", count(found.partitions)],

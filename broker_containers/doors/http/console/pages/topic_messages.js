@@ -36,7 +36,7 @@ function Message({ message, topic, close }) {
   return html`<${Dialog} title=${`Message ${count(message.offset)}`} close=${close}>
     <${Facts} rows=${[
       ["Offset", count(message.offset)],
-      ["Published", html`<${Time} us=${message.time_us} />`],
+      ["Published", html`<${Time} us=${message.time_us} exact />`],
       ["Key", message.key == null && message.key_base64 == null ? html`<span class="muted">none</span>` : html`<code>${text(message, "key")}</code>`],
       ["Size", bytes(message.size)],
       ["Producer", message.producer || "–"],
@@ -59,16 +59,22 @@ function Message({ message, topic, close }) {
   <//>`;
 }
 
+function headersOf(values) {
+  const headers = {};
+  if (values.key) headers["Sulina-Key"] = values.key;
+  if (values.name) headers[`Sulina-Attribute-${values.name}`] = values.value;
+  return headers;
+}
+
 function Publish({ topic, done }) {
   return html`<${Act} label="Publish" title="Publish a message" initial=${{ payload: "", key: "", name: "", value: "" }}
     act=${async (values) => {
-      const headers = {};
-      if (values.key) headers["Sulina-Key"] = values.key;
-      if (values.name) headers[`Sulina-Attribute-${values.name}`] = values.value;
-      const at = await call("POST", `/topics/${topicPath(topic)}/messages`, { raw: values.payload, headers });
+      const at = await call("POST", `/topics/${topicPath(topic)}/messages`, { raw: values.payload, headers: headersOf(values) });
       return { show: `Published at offset ${count(at.offset)} of ${at.topic}.` };
     }} done=${done}
-    copy=${(values) => ({ cli: `sulina produce ${topic} ${JSON.stringify(values.payload)}${values.key ? ` --key ${JSON.stringify(values.key)}` : ""}` })}
+    copy=${(values) => ({
+      cli: `sulina produce ${topic} ${values.key ? `--key ${shellWord(values.key)} ` : ""}${values.name ? `--attribute ${shellWord(`${values.name}=${values.value}`)} ` : ""}-- ${shellWord(values.payload)}`,
+      verb: "POST", path: `/topics/${topicPath(topic)}/messages`, raw: values.payload, headers: headersOf(values) })}
     fields=${(values, set) => html`
       <${Field} label="Payload"><textarea required value=${values.payload} onInput=${(event) => set({ payload: event.target.value })}></textarea><//>
       <${Field} label="Key" hint="Optional"><input value=${values.key} onInput=${(event) => set({ key: event.target.value })} /><//>
@@ -182,13 +188,16 @@ export function Messages({ topic, details, query }) {
     setQuery({ key: form.key, text: form.text, offset: form.offset, time: form.time, oldest: form.oldest });
   };
   const words = ["sulina peek", source, `--count ${PAGE}`];
-  if (query.offset) words.push(`--from ${query.offset}`);
+  if (query.time) words.push(`--from ${new Date(query.time).toISOString()}`);
+  else if (query.offset) words.push(`--from ${query.offset}`);
+  else if (!query.oldest && !query.key && !query.text) words[2] = `--last ${PAGE}`;
   if (query.key) words.push(`--key ${shellWord(query.key)}`);
   if (query.text) words.push(`--text ${shellWord(query.text)}`);
   const cli = words.join(" ");
   return html`<${Card} title="Messages" actions=${html`
       <${CopyAs} cli=${cli} path=${path} query=${parameters} />
       ${state.messages.some((each) => each.attributes["x-original-topic"]) && html`<${Replay} topic=${source} />`}
+      <button type="button" aria-pressed=${tail} onClick=${() => setTail(!tail)}>${tail ? "Stop the live tail" : "Live tail"}</button>
       ${may("produce", topic) && html`<${Publish} topic=${topic} done=${() => !tail && search(false)} />`}`}>
     <form class="filters" onSubmit=${submit}>
       ${partitions.length > 0 && html`<${Field} label="Partition"><select value=${source} onChange=${(event) => setQuery({ partition: event.target.value })}>
@@ -200,7 +209,6 @@ export function Messages({ topic, details, query }) {
       <${Field} label="Order"><select value=${form.oldest ?? ""} onChange=${(event) => set({ oldest: event.target.value })}>
         <option value="">newest first</option><option value="true">oldest first</option></select><//>
       <button type="submit" class="primary">Search</button>
-      <button type="button" aria-pressed=${tail} onClick=${() => setTail(!tail)}>${tail ? "Stop the live tail" : "Live tail"}</button>
     </form>
     ${tail && html`<p class="muted" role="status">New messages appear on top as they arrive; the last ${count(MOST_SHOWN)} are kept here.</p>`}
     ${state.problem && html`<${Trouble} problem=${state.problem} retry=${() => search(false)} />`}
@@ -211,9 +219,9 @@ export function Messages({ topic, details, query }) {
           : html`<${Empty} title="There are no messages here">Publish one with the button above, or <code>sulina produce ${topic} "hello"</code><//>`}
       columns=${[
         { label: "Offset", number: true, cell: (row) => html`<button type="button" class="plain small" onClick=${() => setOpen(row)}>${count(row.offset)}</button>` },
-        { label: "Published", cell: (row) => html`<span class="nowrap"><${Time} us=${row.time_us} /></span>` },
-        { label: "Key", cell: (row) => html`<code>${text(row, "key")}</code>` },
-        { label: "Payload", cell: (row) => html`<div class="payload">${row.decoded ?? text(row, "payload")}</div>` },
+        { label: "Published", cell: (row) => html`<${Time} us=${row.time_us} exact />` },
+        { label: "Key", cell: (row) => html`<code class="short" title=${text(row, "key")}>${text(row, "key")}</code>` },
+        { label: "Payload", className: "payload-cell", cell: (row) => html`<div class="payload">${row.decoded ?? text(row, "payload")}</div>` },
         { label: "Size", number: true, cell: (row) => bytes(row.size) },
       ]} />
     ${!tail && state.messages.length > 0 && html`<div class="pages">

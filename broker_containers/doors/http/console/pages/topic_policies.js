@@ -6,10 +6,38 @@ import { html, useEffect, useState } from "../html.js";
 import { Act, Card, CopyAs, Empty, Field, Loaded, Pill, Table, Time, Trouble, useLoaded } from "../parts.js";
 import { may } from "../rights.js";
 
+/** What 0 means where it is not "no limit". */
+const ZERO = {
+  local_retention_ms: "the brokers' setting", local_retention_bytes: "the brokers' setting", delete_unused_ms: "never",
+  tombstone_retention_ms: "for good", freshness_ms: "the brokers' setting", merge_bytes: "the brokers' setting",
+};
+
+const HELP = {
+  max_producers_per_topic: "Producers that may be connected at once.",
+  max_subscriptions_per_topic: "Subscriptions that the topic may have.",
+  max_consumers_per_topic: "Consumers of all subscriptions together.",
+  max_consumers_per_subscription: "Consumers of one subscription.",
+  max_message_size: "The largest message, before compression.",
+  retention_ms: "Older messages may be deleted, consumed or not.",
+  retention_bytes: "The oldest messages beyond this size may be deleted.",
+  delete_consumed: "Messages that every subscription has acknowledged may be deleted.",
+  ttl_ms: "Older messages are not delivered any more.",
+  local_retention_ms: "How long messages stay on storage after they are in an object.",
+  local_retention_bytes: "How much of the newest data stays on storage, too.",
+  local_delete_consumed: "Storage keeps no messages that are in an object and acknowledged by all.",
+  backlog_bytes: "How far the slowest subscription may be behind.",
+  backlog_drop_oldest: "Beyond that, the oldest messages are deleted instead of refusing producers.",
+  delete_unused_ms: "A topic that nobody used for this long is deleted with its data.",
+  compact: "Of messages with the same key, only the newest is kept in objects.",
+  tombstone_retention_ms: "How long compaction keeps the mark of a deleted key.",
+  freshness_ms: "How soon after it was published a message is in an object.",
+  merge_bytes: "Up to which size neighbouring small objects are merged.",
+};
+
 /** A value of a policy with its unit, which its name says. */
 export function policyValue(name, value) {
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (value === 0) return name === "max_message_size" || /^max_|_ms$|_bytes$/.test(name) ? "no limit" : "0";
+  if (value === 0) return ZERO[name] ?? "no limit";
   if (name.endsWith("_ms")) return duration(value / 1000);
   if (/bytes|size/.test(name)) return bytes(value);
   return typeof value === "number" ? count(value) : String(value);
@@ -45,7 +73,7 @@ function Preview({ topic, name, value }) {
 function Change({ path, topic, name, value, stored, done }) {
   const parse = (text) => (text === "" ? null : typeof value === "boolean" ? text === "true" : Number(text));
   return html`<${Act} label="Change" small title=${`Change ${words(name)}`} initial=${{ text: String(value) }}
-    explain="0 is no limit. Empty leaves it to the namespace."
+    explain=${html`${HELP[name] ?? ""} ${typeof value === "boolean" ? "" : html`0 means: ${ZERO[name] ?? "no limit"}.`} Empty leaves it to the namespace.`}
     act=${(values) => patch(path, { [name]: parse(values.text) })} done=${done}
     copy=${(values) => ({ cli: `sulina topic policy ${topic} ${name}=${values.text === "" ? "default" : values.text}`, verb: "PATCH", path, body: { [name]: parse(values.text) } })}
     fields=${(values, set) => html`<${Field} label=${`${words(name)}${name.endsWith("_ms") ? ", milliseconds" : /bytes|size/.test(name) ? ", bytes" : ""}`}>
@@ -89,7 +117,7 @@ export function Policies({ topic, details }) {
   const stored = details.delivery === "reliable" && !details.partitions;
   return html`<div class="stack"><${Card} title="Policies" actions=${html`<${CopyAs} cli=${`sulina topic policy ${topic}`} path=${path} />`}>
     <${Loaded} from=${found}>${(rows) => html`<${Table} label="Policies" rows=${rows} rowKey=${(row) => row.name} columns=${[
-      { label: "Limit", cell: (row) => words(row.name) },
+      { label: "Policy", cell: (row) => html`${words(row.name)}<br /><small class="muted">${HELP[row.name] ?? ""}</small>` },
       { label: "Value", cell: (row) => html`<span title=${String(row.value)}>${policyValue(row.name, row.value)}</span>` },
       { label: "Comes from", cell: (row) => html`<${Pill} kind=${row.source === "topic" ? "accent" : ""}>${row.source === "topic" ? "this topic" : `the ${words(row.source)}`}<//>` },
       may("topics", topic) && { label: "", cell: (row) => html`<${Change} path=${path} topic=${topic} name=${row.name} value=${row.value} stored=${stored} done=${found.reload} />` },

@@ -1,6 +1,6 @@
 // Subscriptions of a topic: lag, what is in flight, failures, who is connected; seek with a preview.
 
-import { call, get, patch, post, remove, topicPath } from "../api.js";
+import { call, get, patch, post, remove, shellWord, topicPath } from "../api.js";
 import { bytesOf, compact, count, duration, words } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { Act, Card, CopyAs, Empty, Facts, Field, Loaded, Note, Pill, Table, Time, Trouble, useLoaded } from "../parts.js";
@@ -73,8 +73,17 @@ function Policy({ topic, name, details, done }) {
     return html`<${Field} key=${key} label=${words(key)}>${input}<//>`;
   };
   return html`<${Act} label="Change failure policy" initial=${policy} act=${(values) => patch(path, changed(values))} done=${done}
-    copy=${(values) => ({ verb: "PATCH", path, body: changed(values) })}
+    copy=${(values) => ({
+      cli: `sulina subscription policy ${topic} ${name}${Object.entries(changed(values)).map(([key, value]) => ` --${key.replaceAll("_", "-")} ${shellWord(value)}`).join("")}`,
+      verb: "PATCH", path, body: changed(values) })}
     fields=${(values, set) => Object.keys(policy).map(field(values, set))} />`;
+}
+
+/** Why the subscription is in the list of those that need attention, if it is. */
+function Concern({ topic, name }) {
+  const found = useLoaded((signal) => get("/overview/attention", { limit: 1000 }, signal), [], 10000);
+  const row = found.value?.find((each) => each.topic === topic && each.subscription === name);
+  return row && html`<${Note} kind=${row.concern === "failing" ? "bad" : "warn"}><strong>${words(row.concern).replace(/^./, (letter) => letter.toUpperCase())}:</strong> ${row.detail}.<//>`;
 }
 
 function Details({ topic, name, done }) {
@@ -92,7 +101,7 @@ function Details({ topic, name, done }) {
         explain="Its position is lost, and its consumers are disconnected. The messages stay." act=${() => remove(path)} done=${gone}
         copy=${() => ({ cli: `sulina subscription delete ${topic} ${name}`, verb: "DELETE", path })} />`}`}>
     <${Loaded} from=${found}>${(value) => html`
-      ${value.stalled && html`<${Note} kind="bad"><strong>Nothing is delivered:</strong> ${value.stalled}<//>`}
+      ${value.stalled ? html`<${Note} kind="bad"><strong>Nothing is delivered:</strong> ${value.stalled}<//>` : html`<${Concern} topic=${topic} name=${name} />`}
       <${Facts} rows=${[
         ["Type", words(value.type)],
         ["Position", count(value.position)],
@@ -112,7 +121,7 @@ function Details({ topic, name, done }) {
           { label: "From", cell: (row) => row.address || "–" },
           { label: "State", cell: (row) => html`<${Pill} kind=${row.active ? "good" : ""}>${row.active ? "receives" : "stands by"}<//>` },
           { label: "In flight", number: true, cell: (row) => count(row.in_flight) },
-          { label: "Credit", number: true, cell: (row) => count(row.credit_records) },
+          { label: "Credit", number: true, cell: (row) => count(Math.max(row.credit_records, 0)) },
           { label: "Sent", number: true, cell: (row) => count(row.sent) },
         ]} />`}<//>
   <//>`;
@@ -121,7 +130,7 @@ function Details({ topic, name, done }) {
 function Create({ topic, done }) {
   const path = `/topics/${topicPath(topic)}/subscriptions`;
   return html`<${Act} label="Create subscription" initial=${{ subscription: "", type: "exclusive", start: "latest" }}
-    act=${(values) => call("POST", path, { body: values })} done=${done} copy=${(values) => ({ cli: `sulina subscription create ${topic} ${values.subscription}`, verb: "POST", path, body: values })}
+    act=${(values) => call("POST", path, { body: values })} done=${done} copy=${(values) => ({ cli: `sulina subscription create ${topic} ${shellWord(values.subscription)} --type ${values.type} --from ${values.start}`, verb: "POST", path, body: values })}
     fields=${(values, set) => html`
       <${Field} label="Name"><input required value=${values.subscription} onInput=${(event) => set({ subscription: event.target.value })} /><//>
       <${Field} label="Type"><select value=${values.type} onChange=${(event) => set({ type: event.target.value })}>

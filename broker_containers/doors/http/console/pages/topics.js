@@ -1,6 +1,6 @@
 // All topics: searched, sorted and cut into pages by the broker, so that their number does not matter.
 
-import { get, post } from "../api.js";
+import { get, post, shellWord } from "../api.js";
 import { bytes, compact, count, rate } from "../format.js";
 import { html } from "../html.js";
 import { Pages, SearchField } from "../paging.js";
@@ -17,7 +17,7 @@ function Create({ done }) {
   return html`<${Act} label="Create topic" kind="primary" initial=${{ topic: "/default/", delivery: "reliable", partitions: 0 }}
     act=${(values) => post("/topics", { ...values, partitions: Number(values.partitions) })} done=${done}
     copy=${(values) => ({
-      cli: `sulina topic create ${values.topic}${Number(values.partitions) ? ` --partitions ${values.partitions}` : ""}`,
+      cli: `sulina topic create ${shellWord(values.topic)}${Number(values.partitions) ? ` --partitions ${values.partitions}` : ""}${values.delivery === "reliable" ? "" : " --non-reliable"}`,
       verb: "POST", path: "/topics", body: { ...values, partitions: Number(values.partitions) } })}
     fields=${(values, set) => html`
       <${Field} label="Name" hint="As /namespace/topic"><input required value=${values.topic} onInput=${(event) => set({ topic: event.target.value })} /><//>
@@ -51,11 +51,11 @@ export function Topics({ query }) {
           columns=${[
             { label: "Topic", sort: "name", cell: (row) => html`<a href=${topicLink(row.topic)}>${row.topic}</a>
               ${row.partitions > 0 && html` <${Pill}>${row.partitions} partitions<//>`}${row.delivery !== "reliable" && html` <${Pill}>non-reliable<//>`}` },
-            { label: "Messages", sort: "records", number: true, cell: (row) => html`<span title=${count(row.records)}>${compact(row.records)}</span>` },
+            { label: "Messages", sort: "records", number: true, cell: (row) => html`<span title=${count(row.records)}>${quiet(row.records, compact)}</span>` },
             { label: "Size", number: true, cell: (row) => quiet(row.bytes, bytes) },
             { label: "In", sort: "records_in", number: true, cell: (row) => quiet(row.records_in, rate) },
             { label: "Out", sort: "records_out", number: true, cell: (row) => quiet(row.records_out, rate) },
-            { label: "Backlog", sort: "backlog", number: true, cell: (row) => html`<span title=${count(row.backlog)}>${compact(row.backlog)}</span>` },
+            { label: "Backlog", sort: "backlog", number: true, cell: (row) => html`<span title=${count(row.backlog)}>${quiet(row.backlog, compact)}</span>` },
             { label: "Subscriptions", number: true, cell: (row) => quiet(row.subscriptions, count) },
             { label: "Consumers", sort: "consumers", number: true, cell: (row) => quiet(row.consumers, count) },
           ]} />
