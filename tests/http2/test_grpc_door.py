@@ -49,6 +49,14 @@ class RawClient:
                 self.got.feed(data)
         return self.got
 
+    async def until_pong(self) -> None:
+        """Read until a ping is answered."""
+        while not any(each.kind == h2.PING and each.flags & h2.ACK for each in self.got.frames):
+            async with asyncio.timeout(PATIENCE):
+                data = await self._reader.read(1 << 16)
+            assert data, "the server closed the connection"
+            self.got.feed(data)
+
     async def until_closed(self) -> ErrorCode:
         """The reason that the server gives for closing the connection."""
         await self.until(-1)
@@ -80,6 +88,17 @@ async def test_a_call_by_hand_is_answered(client: RawClient) -> None:
     got = await client.until(1, 3)
     assert got.status(1) == Code.OK.value[0] and len(got.data[1]) >= 5
     assert got.status(3) == Code.UNIMPLEMENTED.value[0]
+
+
+async def test_a_ping_is_answered_with_the_next_frames_or_alone(client: RawClient) -> None:
+    ping = frame(h2.PING, 0, 0, bytes(8))
+    client.writer.write(ping + call_frames(1, LOOKUP, REQUEST))
+    await client.until_pong()
+    assert client.got.status(1) == Code.OK.value[0]
+    client.got.frames.clear()
+    client.writer.write(ping)
+    await client.until_pong()
+    assert client.got.kinds() == [h2.PING]
 
 
 async def test_compressed_messages_are_refused_with_what_is_accepted(client: RawClient) -> None:

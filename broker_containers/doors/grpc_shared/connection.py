@@ -27,6 +27,10 @@ from sulina.runtime.seam import Clock
 
 _WRITE_HIGH: Final = 1 << 20
 _WRITE_LOW: Final = 256 << 10
+_PONG_SECONDS: Final = 0.005
+"""How long the answer to a ping waits at most for something else to be sent. Clients send pings
+with what they send, to measure how much fits on the way: an answer of its own is a write here, and
+wakes the client."""
 _CONTENT: Final = ("content-type", "application/grpc")
 _HEAD: Final = ((":status", "200"), _CONTENT)
 _OK: Final = (("grpc-status", "0"),)
@@ -67,6 +71,8 @@ class GrpcConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._flushing = False
+        self._late: asyncio.TimerHandle | None = None
+        """Set while answers to pings may be waiting."""
         self._head: bytes | None = None
         self._tail: bytes | None = None
         self.http2 = Http2Connection(self, self._wake, server.http2_limits)
@@ -125,7 +131,13 @@ class GrpcConnection(asyncio.Protocol):
         # What can be answered at once is written at once, not in the next turn.
         scheduled, self._flushing = self._flushing, True
         self.http2.receive(data, now)
-        if not scheduled:
+        if scheduled:
+            return
+        if self.http2.patient:
+            self._flushing = False
+            if self._late is None:  # also for later answers, which then wait shorter
+                self._late = self._loop.call_later(_PONG_SECONDS, self._flush_late)
+        else:
             self._flush()
 
     def eof_received(self) -> bool:
@@ -148,6 +160,8 @@ class GrpcConnection(asyncio.Protocol):
         self._transport = None
         if self._lingering is not None:
             self._lingering.cancel()
+        if self._late is not None:
+            self._late.cancel()
         self.http2.lost()
         self._server.closed(self)
 
@@ -212,6 +226,10 @@ class GrpcConnection(asyncio.Protocol):
                 self._linger(transport)
             else:
                 transport.close()
+
+    def _flush_late(self) -> None:
+        self._late = None
+        self._flush()
 
     def _linger(self, transport: asyncio.Transport) -> None:
         """Close once the client has read why: closed at once, while more of it arrives, the system

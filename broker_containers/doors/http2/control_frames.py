@@ -112,7 +112,7 @@ class ControlFrames(SendingSide):
     def _ping(self, flags: int, payload: bytes) -> None:
         if not flags & ACK:
             self._calm.spend(4, "pings")
-            self._push(frame(PING, ACK, 0, payload))
+            self._pongs.append(frame(PING, ACK, 0, payload))
         elif payload == GOODBYE and self.leaving and not self._final:
             self._final = True
             self._push(goaway_frame(self._last, ErrorCode.NO_ERROR))

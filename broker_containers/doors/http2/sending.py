@@ -32,6 +32,8 @@ from broker_containers.doors.http2.streams import Stream
 
 _LARGE_BYTES: Final = 256
 _MOST_DROPPED: Final = 1024
+_MOST_PONGS: Final = 4
+"""Answers to pings that may wait."""
 GOODBYE: Final = b"goodbye!"
 """The ping after which a client that was asked to leave opens no more requests."""
 
@@ -56,6 +58,10 @@ class SendingSide:
         self.encoder = HeaderEncoder()
         self._calm = Calm()
         self._out: list[bytes] = []
+        self._pongs: list[bytes] = []
+        """Answers to pings. gRPC's clients send a ping for data that arrives while none is
+        unanswered, so answers follow all data of a write: one before it would cause another ping.
+        """
         self._last = 0
         """The highest stream that the client has begun."""
         self._dropped: dict[int, bool] = {}
@@ -69,9 +75,18 @@ class SendingSide:
         self.queued = 0
         """Bytes of data that wait for the client's permission."""
 
+    @property
+    def patient(self) -> bool:
+        """Nothing but answers to pings is to be sent: they can wait briefly for other frames."""
+        return not self._out and 0 < len(self._pongs) <= _MOST_PONGS and not self.closed
+
     def take(self) -> bytes:
         """What is to be sent now."""
         out = self._out
+        if self._pongs:
+            if not self.closed:  # then nothing may follow the last frame
+                out.extend(self._pongs)
+            self._pongs.clear()
         if len(out) == 1:
             data = out[0]
         else:
