@@ -3,8 +3,10 @@
 Each load is a producer and a consumer that acknowledges every message, with Danube's Python client
 and, with ``--go``, with danube-go: at full speed with one and with 64 sends at once, and 500 a
 second one at a time. The latter is compared with a bare gRPC call whose handler does one
-fdatasync. With ``--danube-broker``, Danube's broker gets the same loads in the same run; it
-acknowledges before data is on disk. ``make bench`` includes it.
+fdatasync, and one message at a time at full speed with a server that does nothing but what every
+synced server must: the calls, one write with its sync, the delivery (``danube_ceiling``). With
+``--danube-broker``, Danube's broker gets the same loads in the same run; it acknowledges before
+data is on disk. ``make bench`` includes it.
 
 danube-cli is not used as a client: it waits at least 100 ms between messages.
 """
@@ -40,6 +42,8 @@ P99_GOAL_MS: Final = 3.0
 """More than the bare call with its fdatasync."""
 SULINA: Final = "Sulina"
 DANUBE: Final = "Danube"
+CEILING: Final = "calls and one sync"
+"""Only where one message is in flight: with more of them, syncs can be shared."""
 _NONE: Final = Path()
 
 
@@ -78,13 +82,15 @@ def _round(folder: Path, options: DanubeOptions, clients: Sequence[LoadClient]) 
     pace = LoadPlan(PACE_SIZE, 1, options.seconds, PACE)
     with danube_runs.bare_server(folder) as server:
         bare = danube_runs.run_bare(server, clients[0], pace)
-    servers = {SULINA: danube_runs.sulina_server}
+    servers = {CEILING: danube_runs.ceiling_server, SULINA: danube_runs.sulina_server}
     if options.danube_broker != _NONE:
         servers[DANUBE] = partial(danube_runs.danube_server, options.danube_broker.resolve())
     plans = [pace, *(LoadPlan(size, n, options.seconds) for size in SIZES for n in IN_FLIGHT)]
     loads = []
     for plan, client in itertools.product(plans, clients):
         for name, start in servers.items():
+            if name == CEILING and (plan.rate or plan.in_flight > 1):
+                continue
             with start(folder) as server:
                 loads.append(danube_runs.run_load(name, server, client, plan))
     return DanubeRound(bare, tuple(loads))
@@ -109,7 +115,10 @@ def tables(rounds: Sequence[DanubeRound]) -> list[Table]:
         f"from Go, {RATE_GOAL:,} msg/s with 64 in flight",
         left=2,
     )
-    danube = {_key(same[0]): same for same in all_loads if same[0].server == DANUBE}
+    danube, ceiling = (
+        {_key(same[0]): same for same in all_loads if same[0].server == name}
+        for name in (DANUBE, CEILING)
+    )
     for same in all_loads:
         first, cpu = same[0], f"{median(each.cpu_ms for each in same):.3f}"
         sent = f"{median(each.ms.p50 for each in same):.2f}"
@@ -125,7 +134,9 @@ def tables(rounds: Sequence[DanubeRound]) -> list[Table]:
             f"{_rate(same):,.0f}{_undelivered(same)}",
             sent,
             cpu,
-            _goals(same, danube.get(_key(first), ())) if first.server == SULINA else "",
+            _goals(same, danube.get(_key(first), ()), ceiling.get(_key(first), ()))
+            if first.server == SULINA
+            else "",
         )
     return [paced, full]
 
@@ -147,12 +158,16 @@ def _undelivered(same: Sequence[LoadResult]) -> str:
     return f" ({lost:,} not delivered)" if lost else ""
 
 
-def _goals(same: Sequence[LoadResult], danube: Sequence[LoadResult]) -> str:
+def _goals(
+    same: Sequence[LoadResult], danube: Sequence[LoadResult], ceiling: Sequence[LoadResult]
+) -> str:
     """How a load compares with its goals: with Danube only where that delivered everything."""
     rate, first = _rate(same), same[0]
     found = ["CPU" + _met(median(each.cpu_ms for each in same) <= CPU_GOAL_MS)]
     if danube and not _undelivered(danube):
         found.append(f"{rate / _rate(danube):.2f} x Danube" + _met(rate >= _rate(danube)))
+    if ceiling and _rate(ceiling):
+        found.append(f"{rate / _rate(ceiling):.2f} x {CEILING}")
     if first.client == "Go" and first.in_flight > 1:
         found.append("rate" + _met(rate >= RATE_GOAL))
     return ", ".join(found)

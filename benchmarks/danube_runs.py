@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -183,12 +183,20 @@ def danube_server(program: Path, parent: Path) -> Iterator[SystemServer]:
         yield server.started(_START_SECONDS)
 
 
-@contextmanager
-def bare_server(parent: Path) -> Iterator[SystemServer]:
+def bare_server(parent: Path) -> AbstractContextManager[SystemServer]:
     """A gRPC server that only writes and syncs (``danube_bare``)."""
+    return _module_server(parent, "benchmarks.danube_bare")
+
+
+def ceiling_server(parent: Path) -> AbstractContextManager[SystemServer]:
+    """A server that does what none can do without, and syncs (``danube_ceiling``)."""
+    return _module_server(parent, "benchmarks.danube_ceiling")
+
+
+@contextmanager
+def _module_server(parent: Path, module: str) -> Iterator[SystemServer]:
     with _new_server(parent) as (server, folder):
-        module = ("-m", "benchmarks.danube_bare", str(server.port), str(folder / "data"))
-        server.run([sys.executable, *module])
+        server.run([sys.executable, "-m", module, str(server.port), str(folder / "data")])
         yield server.started(_START_SECONDS)
 
 

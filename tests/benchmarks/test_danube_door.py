@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from benchmarks import danube_runs
-from benchmarks.danube_door import DANUBE, SULINA, DanubeRound, tables
+from benchmarks.danube_door import CEILING, DANUBE, SULINA, DanubeRound, tables
 from benchmarks.danube_runs import LoadPlan, LoadResult
 from benchmarks.stats import summarize
+from benchmarks.systems.base import SystemServer
 
 LOAD = LoadResult(SULINA, "Go", 100, 64, False, 20_000.0, summarize([1.0]), 0.05, 0)
 PACED = replace(LOAD, size=1024, in_flight=1, paced=True, rate=500.0)
@@ -41,8 +45,17 @@ def test_a_load_that_danube_did_not_deliver_is_not_compared() -> None:
     assert "20,000 (7 not delivered)" in text and "x Danube" not in text
 
 
-def test_a_load_of_the_stock_client_is_measured_end_to_end(tmp_path: Path) -> None:
+def test_one_message_at_a_time_stands_beside_what_any_synced_server_could_reach() -> None:
+    one = replace(LOAD, in_flight=1, rate=900.0)
+    text = printed(PACED, one, replace(one, server=CEILING, rate=1_500.0))
+    assert "0.60 x calls and one sync" in text and "1,500" in text
+
+
+@pytest.mark.parametrize("start", [danube_runs.sulina_server, danube_runs.ceiling_server])
+def test_a_load_of_the_stock_client_is_measured_end_to_end(
+    start: Callable[[Path], AbstractContextManager[SystemServer]], tmp_path: Path
+) -> None:
     plan = LoadPlan(100, 4, 0.2)
-    with danube_runs.sulina_server(tmp_path) as server:
+    with start(tmp_path) as server:
         found = danube_runs.run_load(SULINA, server, danube_runs.python_client(), plan)
     assert found.rate > 0 and found.cpu_ms > 0 and found.undelivered == 0
