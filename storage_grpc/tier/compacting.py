@@ -2,8 +2,9 @@
 
 First the keys of these objects, and of those after them, are read: a record is left out if a later
 one has its key. Then the objects are read again, and what stays is written. Both passes take one
-row group at a time. Memory is bounded by a partition of the keys (``sulina.lake.newest``), one byte
-for each offset of the objects, and a few row groups, whatever the number of keys is.
+row group at a time. Memory is bounded by what ``sulina.lake.newest`` holds of the keys, one byte
+for each offset of the objects, and a few row groups, whatever the number of keys, of records and of
+objects is.
 
 An interrupted compaction starts again; the same objects give the same result.
 """
@@ -42,11 +43,11 @@ class Compacting(Joining):
     async def _prepare(self) -> None:
         job = self._job
         self._left_out = 0
-        footers = await self._footers((*job.sources, *job.later), job.head.first_offset)
-        records = sum(footer.summary.records for footer in footers)
-        newest = keys_for(records)
+        sources = *job.sources, *job.later
+        newest = keys_for(await self._count(sources))
         try:
-            for source, footer in zip((*job.sources, *job.later), footers, strict=True):
+            # Footers are read again: together those of many objects are large.
+            async for source, footer in self._footers(sources):
                 async for rows in self._objects.rows(source.head, footer, (OFFSET, KEY)):
                     columns = (rows.column(name).combine_chunks() for name in (OFFSET, KEY))
                     await self._run_blocking(partial(newest.add, *columns))
@@ -56,12 +57,17 @@ class Compacting(Joining):
         finally:
             newest.close()
 
-    async def _footers(self, sources: Sequence[SourceObject], reached: int) -> list[Footer]:
-        found: list[Footer] = []
+    async def _count(self, sources: Sequence[SourceObject]) -> int:
+        return sum([footer.summary.records async for _, footer in self._footers(sources)])
+
+    async def _footers(
+        self, sources: Sequence[SourceObject]
+    ) -> AsyncGenerator[tuple[SourceObject, Footer]]:
+        reached = self._job.head.first_offset
         for source in sources:
-            found.append(await self._footer(source, reached))
-            reached = found[-1].summary.last_offset + 1
-        return found
+            footer = await self._footer(source, reached)
+            reached = footer.summary.last_offset + 1
+            yield source, footer
 
     async def _frames(self, source: SourceObject, footer: Footer) -> AsyncGenerator[list[bytes]]:
         async for rows in self._objects.rows(source.head, footer, OBJECT_SCHEMA.names):

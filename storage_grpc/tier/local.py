@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from storage_grpc.tier.compacting import Compacting
 from storage_grpc.tier.erasing import count_erasable, erase_from_objects
@@ -36,6 +37,24 @@ _MAX_REPLACING = 8
 """The same for replacements, of which one runs."""
 
 
+class Helper(Protocol):
+    """Does the work of a tier in another process; ``storage_grpc.tier.helper``."""
+
+    async def replace(self, job: ReplaceJob) -> Offloaded:
+        """See ``Tier.replace``."""
+        ...
+
+    async def count_erasable(
+        self, head: ObjectHead, key_digests: Sequence[str], offsets: Ranges
+    ) -> int:
+        """See ``Tier.count_erasable``."""
+        ...
+
+    async def close(self) -> None:
+        """Stop what is under way."""
+        ...
+
+
 class LocalTier:
     """``Tier`` over ``store``, which the caller closes; ``close`` this first."""
 
@@ -49,14 +68,17 @@ class LocalTier:
         *,
         cache_bytes: int = CACHE_BYTES,
         row_group_bytes: int = 16 << 20,
+        helper: Helper | None = None,
     ) -> None:
         """``cache_bytes`` limits the frames kept in memory for replays, ``row_group_bytes`` the
-        frames in a row group: what a replay fetches at once."""
+        frames in a row group: what a replay fetches at once. ``helper`` replaces objects in another
+        process; it is closed with this."""
         self._store = store
         self._source = source
         self._run_blocking = run_blocking
         self._row_group_bytes = row_group_bytes
         self._objects = ObjectReader(store, run_blocking, cache_bytes)
+        self._helper = helper
         self._turns = asyncio.Semaphore(_MAX_OFFLOADS)
         self._waiting = 0
         self._turn = asyncio.Semaphore(1)
@@ -87,6 +109,10 @@ class LocalTier:
         self._replacing += 1
         try:
             async with self._turn:
+                if self._helper is not None:
+                    made = await self._helper.replace(job)
+                    self._objects.forget(job.head)  # what an earlier object of that name had
+                    return made
                 parts = self._store, self._objects, self._run_blocking, self._row_group_bytes
                 if job.rewrite in (Rewrite.ERASE, Rewrite.ERASE_OFFSETS):
                     return await erase_from_objects(job, *parts)
@@ -99,6 +125,8 @@ class LocalTier:
         self, head: ObjectHead, key_digests: Sequence[str], offsets: Ranges = ()
     ) -> int:
         """See ``Tier.count_erasable``."""
+        if self._helper is not None:
+            return await self._helper.count_erasable(head, key_digests, offsets)
         parts = self._objects, self._run_blocking
         return await count_erasable(head, key_digests, offsets, *parts)
 
@@ -135,6 +163,8 @@ class LocalTier:
     async def close(self) -> None:
         """Cancel pending fetches; callers cancel their own offloads."""
         await self._objects.close()
+        if self._helper is not None:
+            await self._helper.close()
 
 
 async def _nothing() -> AsyncGenerator[bytes]:

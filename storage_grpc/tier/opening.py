@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from storage_grpc.tier.helper import TierHelper, can_share
 from storage_grpc.tier.tier import CACHE_BYTES, EntrySource
 from sulina.errors import SulinaError
 from sulina.lake import require_lake
@@ -46,7 +47,10 @@ async def open_tier(
     from sulina.objects.opening import open_store
 
     async with open_store(url, clock, randomness) as store:
-        tier = LocalTier(store, source, ThreadRunner(_THREADS), cache_bytes=cache_bytes)
+        helper = TierHelper(url, clock) if can_share(url) else None
+        tier = LocalTier(
+            store, source, ThreadRunner(_THREADS), cache_bytes=cache_bytes, helper=helper
+        )
         cleaning = asyncio.create_task(_clean(store, clock), name="stale-uploads")
         try:
             yield tier

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
@@ -128,3 +129,25 @@ def start_logging(level: str, form: str = TEXT, **identity: str) -> None:
     lines = JsonLines(identity) if form == JSON else TextLines()
     for handler in logging.getLogger().handlers:
         handler.setFormatter(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSetup:
+    """How a process logs, for a child that logs the same way."""
+
+    level: int
+    lines: TextLines | JsonLines
+
+    @classmethod
+    def of_this_process(cls) -> LogSetup:
+        """The setup of ``start_logging``; text if something else was set up."""
+        root = logging.getLogger()
+        ours = (each.formatter for each in root.handlers)
+        lines = (each for each in ours if isinstance(each, TextLines | JsonLines))
+        return cls(root.getEffectiveLevel(), next(lines, TextLines()))
+
+    def apply(self) -> None:
+        """Log to standard error in this way."""
+        logging.basicConfig(level=self.level)
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(self.lines)

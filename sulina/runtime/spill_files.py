@@ -23,13 +23,13 @@ class SpillFiles:
             file = self._files[number] = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
         file.write(data)
 
-    def read(self, number: int) -> bytes:
-        """All bytes of a file; empty if nothing was added."""
+    def read(self, number: int, start: int, length: int) -> bytes:
+        """Bytes of a file from ``start`` on; fewer than ``length`` only at its end."""
         file = self._files.get(number)
         if file is None:
             return b""
-        file.seek(0)
-        data = file.read()
+        file.seek(start)
+        data = file.read(length)
         file.seek(0, 2)
         return data
 

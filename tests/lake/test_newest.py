@@ -17,6 +17,7 @@ from sulina.lake.erasing import ERASED, digest_of_others, erase_records, key_dig
 from sulina.lake.key_digests import SEED_SIZE, KeyHasher
 from sulina.lake.newest import MemorySpill, NewestOfKeys
 from sulina.lake.thinning import thin_frames, tombstones
+from sulina.runtime.spill_files import SpillFiles
 from sulina.wire.decode import Frame, read_slots
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.header import check_frame
@@ -35,11 +36,12 @@ def hasher(seed: int = 0) -> KeyHasher:
     st.lists(st.lists(keys, max_size=20), max_size=10),
     st.sampled_from([1, 2, 64]),
     st.integers(0, 5),
+    st.sampled_from([1, 3, 1000]),
 )
 def test_a_record_is_replaced_if_a_later_one_has_its_key(
-    batches: list[list[bytes | None]], partitions: int, seed: int
+    batches: list[list[bytes | None]], partitions: int, seed: int, held: int
 ) -> None:
-    newest = NewestOfKeys(hasher(seed), MemorySpill(), partitions)
+    newest = NewestOfKeys(hasher(seed), MemorySpill(), partitions, held)
     flat = [key for batch in batches for key in batch]
     at = 100
     for batch in batches:
@@ -50,6 +52,23 @@ def test_a_record_is_replaced_if_a_later_one_has_its_key(
     assert newest.replaced(100, 99 + len(flat)).tolist() == expected
     half = len(flat) // 2
     assert newest.replaced(100 + half, 99 + len(flat)).tolist() == expected[half:]
+
+
+@pytest.mark.parametrize("keys", [1, 500, 20_000], ids=["one key", "few keys", "many keys"])
+def test_what_is_sorted_at_once_is_bounded_for_any_number_of_keys_and_records(keys: int) -> None:
+    chance, held, records, parts = np.random.default_rng(1), 200, 40_000, 10
+    newest = NewestOfKeys(hasher(), SpillFiles(), 16, held)
+    numbers = chance.integers(0, keys, records)
+    for part in range(0, records, records // parts):
+        some = numbers[part : part + records // parts]
+        texts = pa.array([b"key-%d" % number for number in some], pa.binary())
+        newest.add(pa.array(range(part, part + len(some))), texts)
+    expected = np.ones(records, bool)
+    last = records - 1 - np.unique(numbers[::-1], return_index=True)[1]
+    expected[last] = False
+    assert (newest.replaced(0, records - 1) == expected).all()
+    assert 0 < newest.most_sorted <= 2 * held
+    newest.close()
 
 
 def test_halves_of_digests_that_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
