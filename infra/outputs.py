@@ -73,7 +73,8 @@ def analytics_outputs(catalog: Catalog, spark: SparkApplication) -> Outputs:
 def function_outputs(functions: Functions) -> Outputs:
     """The functions' names, the URL of ``discovery``, and the queue of failed calls."""
     return {
-        "discovery": functions.url.function_url,
+        # Without the last slash, so that paths can be appended.
+        "discovery": functions.url.function_url.apply(lambda url: url.rstrip("/")),
         "functions": {name: each.name for name, each in functions.by_name.items()},
         "failedCalls": functions.failed_calls.url,
     }

@@ -75,7 +75,8 @@ def _layers(root: Deployment) -> Outputs:
     firewall = Firewall(network, root)
     outputs: Outputs = {"vpc": network.vpc.id}
     lake = LakeBuckets(keys, root)
-    VpcEndpoints(network, firewall, [lake.lake.arn, lake.work.arn], root)
+    endpoints = VpcEndpoints(network, firewall, [lake.lake.arn, lake.work.arn], root)
+    ways_out: tuple[pulumi.Resource, ...] = (endpoints,)
     outputs |= lake_outputs(lake)
     done("network, keys and buckets", network.vpc.id, keys.data.id, lake.lake.bucket.id)
     if not settings.has("catalog"):
@@ -84,12 +85,14 @@ def _layers(root: Deployment) -> Outputs:
     if not settings.has("cluster"):
         return outputs
     if settings.egress == "nat":
-        Nat(keys, network, firewall, root)
+        ways_out += (Nat(keys, network, firewall, root),)
     dns = PrivateDns(network, root)
     images = Images(keys, root)
     containers = Containers(images, root)
     certificates = Certificates(keys, root) if settings.internal_tls else None
-    shared = SharedResources(keys, network, firewall, dns, images, containers, certificates)
+    shared = SharedResources(
+        keys, network, firewall, dns, images, containers, ways_out, certificates
+    )
     etcd = Etcd(shared, root)
     storage = StorageNodeGroup(shared, lake, root)
     members = [*etcd.members, *storage.members]

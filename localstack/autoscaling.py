@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import sulina
+from localstack.cloud.scaling import LOW_MINUTES
 from sulina.errors import Refused, SulinaError, Unavailable
 from sulina.model import Start
 from sulina.runtime.real_clock import RealClock
@@ -111,7 +112,10 @@ async def show(url: str, token: str, seconds: float, tell: Callable[[str], None]
                 "topics to move", lambda rows: sum(row["topics"] > 0 for row in rows) > first
             )
             most = len(await watch.brokers())
-            tell("publishing a few messages per second")
+            tell(
+                "publishing a few messages per second; brokers go one by one, "
+                f"each after {LOW_MINUTES} of the cloud's minutes"
+            )
             quiet.set()
             await watch.until("brokers to go", lambda rows: len(rows) == first)
             stop.set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from infra.cluster.containers import FARGATE, FARGATE_SPOT, hardened
+from infra.cluster.containers import FARGATE, FARGATE_SPOT, PATIENCE, hardened
 from infra.cluster.etcd import Etcd
 from infra.cluster.load_balancer import LISTENERS, LoadBalancer
 from infra.cluster.rollback import check_runs
@@ -127,6 +127,7 @@ class BrokerService(Component):
             opts=self.within(
                 # Once brokers run, autoscaling sets their number.
                 ignore_changes=["desiredCount"] if settings.runs else [],
+                custom_timeouts=pulumi.CustomTimeouts(create=PATIENCE, update=PATIENCE),
                 depends_on=[
                     *balancer.listeners,
                     containers.capacity,

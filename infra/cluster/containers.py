@@ -29,6 +29,8 @@ from infra.telemetry.logs import log_name, may_log
 FARGATE = "FARGATE"
 FARGATE_SPOT = "FARGATE_SPOT"
 """Spare capacity for about 30 % of the price; AWS takes it back with two minutes' notice."""
+PATIENCE = "30m"
+"""How long Pulumi waits for a service: longer than ECS needs to find three containers unhealthy."""
 STOP_SECONDS = 60
 """The time that a container has to stop: a broker transfers its topics first."""
 

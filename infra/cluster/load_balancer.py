@@ -66,7 +66,12 @@ class LoadBalancer(Component):
             enforce_security_group_inbound_rules_on_private_link_traffic="off"
             if endpoint.private_link
             else None,
-            opts=self.within(delete_before_replace=False),
+            opts=self.within(
+                delete_before_replace=False,
+                # AWS refuses public addresses in a network without an internet gateway, and to
+                # remove the gateway of a network with public addresses.
+                depends_on=[network.internet] if endpoint.public else [],
+            ),
         )
         certificate = self._certificate()
         self.targets = {port: self._target(port, network) for port in listener_ports(settings)}

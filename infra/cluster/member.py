@@ -18,7 +18,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from infra.cluster.containers import hardened
+from infra.cluster.containers import PATIENCE, hardened
 from infra.cluster.shared import SharedResources
 from infra.cluster.sidecars import (
     AFTER_CERTIFICATES,
@@ -32,8 +32,6 @@ from infra.component import Component
 from infra.config.settings import MemberSettings
 from infra.network.addresses import address_of, zone_of
 from infra.security.certificates import Credential
-
-_PATIENCE = "30m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +48,8 @@ class MemberGroup:
     profile: pulumi.Input[str]
     execution_role: pulumi.Input[str]
     task_role: pulumi.Input[str]
+    start_after: Sequence[pulumi.Resource]
+    """What a container cannot start without, besides its machine."""
 
 
 class ClusterMember(pulumi.ComponentResource):
@@ -203,6 +203,8 @@ class ClusterMember(pulumi.ComponentResource):
             # Two containers must never share a volume: stop the old one before starting the new.
             deployment_minimum_healthy_percent=0,
             deployment_maximum_percent=100,
+            # It cannot move, and without a second container at a time ECS could not move it.
+            availability_zone_rebalancing="DISABLED",
             # After three failed starts ECS goes back to the version before, and `pulumi up` fails.
             deployment_circuit_breaker={"enable": True, "rollback": True},
             enable_execute_command=component.settings.shell,
@@ -215,11 +217,10 @@ class ClusterMember(pulumi.ComponentResource):
             wait_for_steady_state=component.settings.runs,
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[attached],
+                depends_on=[attached, *group.start_after],
                 # If the last deployment did not become healthy, deploy and wait again.
                 replace_on_changes=["#initerror"],
                 delete_before_replace=True,
-                # Longer than three containers need to be found unhealthy.
-                custom_timeouts=pulumi.CustomTimeouts(create=_PATIENCE, update=_PATIENCE),
+                custom_timeouts=pulumi.CustomTimeouts(create=PATIENCE, update=PATIENCE),
             ),
         )

@@ -57,6 +57,8 @@ def create_members(
         profile=shared.containers.instance_profile(name).name,
         execution_role=shared.containers.execution_role(name, secrets, images).arn,
         task_role=shared.containers.task_role(name, permissions).arn,
+        # ECS gives up after three failed starts, also when only the way to its image was missing.
+        start_after=[log, shared.firewall, *shared.ways_out],
     )
     running = _running(component, name)
     numbers = list(range(1, sizes.count + 1))

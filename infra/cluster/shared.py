@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pulumi
+
 from infra.cluster.containers import Containers
 from infra.cluster.images import Images
 from infra.network.dns import PrivateDns
@@ -23,5 +25,7 @@ class SharedResources:
     dns: PrivateDns
     images: Images
     containers: Containers
+    ways_out: tuple[pulumi.Resource, ...]
+    """How containers reach AWS services: private endpoints or the NAT machine."""
     certificates: Certificates | None
     """None if internal TLS is off."""

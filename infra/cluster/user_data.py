@@ -18,13 +18,17 @@ _SCRIPT = """#!/bin/bash
 set -euo pipefail
 
 serial={serial}
-for second in $(seq 300); do
+find_device() {{
     device=$(lsblk --nodeps --noheadings --paths --output NAME,SERIAL |
         awk -v serial="$serial" '$2 == serial {{ print $1 }}')
-    [ -n "$device" ] && break
-    sleep 1
+    [ -n "$device" ]
+}}
+# However long: this script runs once, and `pulumi up` can be interrupted before the volume comes.
+# Until then ECS does not start, because it starts after this script.
+until find_device; do
+    echo "waiting for the volume $serial"
+    sleep 5
 done
-[ -n "$device" ] || {{ echo "the volume $serial did not appear" >&2; exit 1; }}
 
 if [ -z "$(blkid --output value --match-tag TYPE "$device")" ]; then
     mkfs.xfs "$device"

@@ -71,15 +71,13 @@ class Values:
         return tuple(each.strip() for each in value.split(",") if each.strip())
 
     def networks(self, name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """A comma-separated list of IPv4 networks."""
-        found = self.listing(name, default)
-        for each in found:
-            try:
-                ipaddress.IPv4Network(each)
-            except ValueError:
-                wanted = "must be a comma-separated list of IPv4 networks, such as 10.0.0.0/8"
-                raise self.error(name, wanted) from None
-        return found
+        """A comma-separated list of IPv4 networks, as AWS writes them, each once."""
+        try:
+            found = [str(ipaddress.IPv4Network(each)) for each in self.listing(name, default)]
+        except ValueError:
+            wanted = "must be a comma-separated list of IPv4 networks, such as 10.0.0.0/8"
+            raise self.error(name, wanted) from None
+        return tuple(dict.fromkeys(found))
 
     def end(self) -> None:
         """Raises ``DeploymentError`` if a value was given that no method has read."""

@@ -84,14 +84,8 @@ class Firewall(Component):
             # A group cannot be named here: it does not cover packets on their way elsewhere.
             self._ingress("nat", "nat", ports.HTTPS, cidr_ipv4=settings.network)
             self._egress("nat", "nat", ports.HTTPS, cidr_ipv4=_ANYWHERE)
-        allowed = settings.endpoint.allowed or (settings.network,)
-        for port in listener_ports(settings):
-            for number, block in enumerate(allowed, 1):
-                self._ingress(f"clients-{number}-{port}", "balancer", port, cidr_ipv4=block)
-        direct = (settings.network,) if settings.endpoint.public else allowed
-        for port in ports.DIRECT:
-            for number, block in enumerate(direct, 1):
-                self._ingress(f"direct-{number}-{port}", "brokers", port, cidr_ipv4=block)
+        self._clients("clients", "balancer", listener_ports(settings), _allowed(settings))
+        self._clients("direct", "brokers", ports.DIRECT, _direct(settings))
         self.register_outputs({})
 
     def group_id(self, name: str) -> pulumi.Output[str]:
@@ -104,6 +98,23 @@ class Firewall(Component):
         for name in S3_CLIENTS:
             self._egress(f"{name}-to-s3", name, ports.HTTPS, prefix_list_id=prefixes)
 
+    def _clients(
+        self, what: str, group: str, open_ports: Sequence[int], blocks: Sequence[str]
+    ) -> None:
+        """Let clients in these networks connect to a group.
+
+        A rule is named after its network, not its place in the list: otherwise a network that moves
+        up when another one is removed would for a moment have two equal rules, which AWS refuses.
+        """
+        for port in open_ports:
+            for number, block in enumerate(blocks, 1):
+                before = pulumi.Alias(name=f"{what}-{number}-{port}")
+                aws.vpc.SecurityGroupIngressRule(
+                    f"{what}-{block}-{port}",
+                    **self._rule(group, port, aliases=[before]),
+                    cidr_ipv4=block,
+                )
+
     def _connection(self, caller: str, called: str, port: int) -> None:
         name = f"{caller}-to-{called}-{port}"
         self._egress(name, caller, port, referenced_security_group_id=self.group_id(called))
@@ -115,14 +126,33 @@ class Firewall(Component):
     def _ingress(self, name: str, group: str, port: int, **peer: pulumi.Input[str]) -> None:
         aws.vpc.SecurityGroupIngressRule(name, **self._rule(group, port), **peer)
 
-    def _rule(self, group: str, port: int) -> dict[str, Any]:
+    def _rule(self, group: str, port: int, **options: Any) -> dict[str, Any]:
         return {
             "security_group_id": self.group_id(group),
             "ip_protocol": "tcp",
             "from_port": port,
             "to_port": port,
-            "opts": self.within(),
+            "opts": self.within(**options),
         }
+
+
+def most_rules(settings: StackSettings) -> int:
+    """The number of inbound rules of the group that has the most; outbound ones are fewer."""
+    connections = sum(
+        len(open_ports) for _, called, open_ports in CONNECTIONS if called == "brokers"
+    )
+    brokers = connections + len(ports.DIRECT) * len(_direct(settings))
+    return max(brokers, len(listener_ports(settings)) * len(_allowed(settings)))
+
+
+def _allowed(settings: StackSettings) -> Sequence[str]:
+    """The networks whose clients reach the load balancer."""
+    return settings.endpoint.allowed or (settings.network,)
+
+
+def _direct(settings: StackSettings) -> Sequence[str]:
+    """The networks whose clients reach brokers directly."""
+    return (settings.network,) if settings.endpoint.public else _allowed(settings)
 
 
 def listener_ports(settings: StackSettings) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from infra.artifacts import FUNCTIONS
 from infra.component import ROOT_GIB
 from infra.config.settings import StackSettings
+from infra.network.firewall import most_rules
 from infra.network.nat import INSTANCES
 from infra.network.vpc_endpoints import services
 from infra.preflight.access import AwsAccess
@@ -44,6 +45,9 @@ def needs(settings: StackSettings, vcpus: Callable[[str], int]) -> Iterator[Quot
     """The quotas that a stack uses; ``vcpus`` returns the processors of an instance type."""
     yield QuotaNeed("vpc", "L-F678F1CE", "VPCs per Region", 1, _vpcs)
     yield QuotaNeed("vpc", "L-1B52E74A", "Gateway VPC endpoints per Region", 1, _gateways)
+    yield QuotaNeed(
+        "vpc", "L-0EA8095F", "Inbound or outbound rules per security group", most_rules(settings)
+    )
     if not settings.has("cluster"):
         return
     if endpoints := len(services(settings)):

@@ -18,7 +18,7 @@ from typing import Any, Final
 from sulina.runtime.seam import Clock
 
 _HIGH_MINUTES: Final = 3
-_LOW_MINUTES: Final = 15
+LOW_MINUTES: Final = 15
 _LOW: Final = 0.9
 _ECS: Final = "ecs"
 
@@ -32,7 +32,7 @@ class TargetTracking:
     maximum: int
     out_minutes: float
     in_minutes: float
-    history: deque[float] = field(default_factory=lambda: deque(maxlen=_LOW_MINUTES))
+    history: deque[float] = field(default_factory=lambda: deque(maxlen=LOW_MINUTES))
     changed: float = -math.inf
     """The minute of the last change."""
 
@@ -43,7 +43,7 @@ class TargetTracking:
         self.history.append(value)
         recent, since = list(self.history)[-_HIGH_MINUTES:], minute - self.changed
         high = len(recent) == _HIGH_MINUTES and min(recent) > self.target
-        low = len(self.history) == _LOW_MINUTES and max(self.history) < _LOW * self.target
+        low = len(self.history) == LOW_MINUTES and max(self.history) < _LOW * self.target
         wanted = current
         if high and since >= self.out_minutes:
             wanted = math.ceil(current * value / self.target)

@@ -59,6 +59,11 @@ def test_a_wrong_value_is_told_with_the_remedy(given: dict[str, str], said: str)
     assert "pulumi config" in str(raised.value)
 
 
+def test_networks_are_written_as_aws_writes_them_each_once() -> None:
+    given = "203.0.113.7, 10.0.0.0/255.0.0.0,10.0.0.0/8"
+    assert parse(allowed=given).endpoint.allowed == ("203.0.113.7/32", "10.0.0.0/8")
+
+
 @pytest.mark.parametrize("allowed", ["", "0.0.0.0/0", "0.0.0.0/1,128.0.0.0/1"])
 def test_a_public_endpoint_is_never_open_to_the_whole_world(allowed: str) -> None:
     with pytest.raises(DeploymentError, match="must list the networks that may connect"):

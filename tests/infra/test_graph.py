@@ -339,6 +339,7 @@ def test_outputs_can_be_pasted(prod: Graph, dev: Graph) -> None:
     assert prod.outputs["adminUrl"] == "https://sulina.example.com:50051"
     assert prod.outputs["connect"].startswith("export SULINA_URL=sulina+tls://sulina.example.com")
     assert dev.outputs["url"] == "sulina://sulina.elb.example.com:6655"
+    assert prod.outputs["discovery"] == "https://discovery.example.com"
     assert set(prod.outputs["repositories"]) == {"broker", "storage", "etcd"}
     assert prod.outputs["glueDatabase"] == "sulina_prod"
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from infra.config.stack_file import example_settings
 from infra.network.addresses import address_of, subnets, zone_of
+from infra.network.firewall import most_rules
 from tests.infra.graph import Graph
 
 INGRESS = "vpc/securityGroupIngressRule:SecurityGroupIngressRule"
@@ -144,6 +147,43 @@ def test_a_stack_in_one_zone_has_everything_there(dev: Graph, prod: Graph) -> No
     for graph, count in ((dev, 1), (prod, 3)):
         balancer = graph.one("lb/loadBalancer:LoadBalancer", "clients").inputs
         assert len(balancer["subnets"]) == count
+
+
+def test_a_public_balancer_waits_for_the_internet_gateway_and_is_deleted_before_it(
+    public: Graph,
+) -> None:
+    balancer = public.one("lb/loadBalancer:LoadBalancer", "clients")
+    assert public.one("ec2/route:Route", "internet").urn in balancer.depends_on
+
+
+def test_a_network_keeps_its_rule_when_another_one_is_no_longer_allowed(
+    graph_of: Callable[[str], Graph],
+) -> None:
+    rules = graph_of("linked").all(INGRESS)
+    of_clients = [rule for rule in rules if rule.inputs.get("cidrIpv4")]
+    names = {f"{rule.inputs['cidrIpv4']}-{int(rule.inputs['fromPort'])}" for rule in of_clients}
+    assert len(names) == 8  # two networks, four ports
+    assert {rule.name.split("-", 1)[1] for rule in of_clients} == names
+
+
+@pytest.mark.parametrize(
+    ("name", "stack", "more"),
+    [
+        ("dev", "dev", {}),
+        ("prod", "prod", {}),
+        ("public", "prod", {"public": "true", "allowed": "203.0.113.0/24"}),
+        ("linked", "prod", {"allowed": "10.42.0.0/16,10.7.0.0/16"}),
+    ],
+)
+def test_the_rules_of_a_group_are_counted_as_its_quota_counts_them(
+    graph_of: Callable[[str], Graph], name: str, stack: str, more: dict[str, str]
+) -> None:
+    inbound, outbound = (
+        Counter(rule.inputs["securityGroupId"] for rule in graph_of(name).all(kind))
+        for kind in (INGRESS, EGRESS)
+    )
+    assert max(inbound.values()) == most_rules(example_settings(stack, more))
+    assert max(outbound.values()) <= max(inbound.values())
 
 
 def test_addresses_never_meet() -> None:

@@ -58,6 +58,11 @@ def test_the_order_of_members_in_lists_does_not_depend_on_the_order_of_changes(
         assert prod.container(name) == deployed.container(name)
 
 
+def test_brokers_have_as_long_as_ecs_needs_to_give_up(prod: Graph) -> None:
+    brokers = prod.one(SERVICE, "broker")
+    assert brokers.options["minutes"] == {"create": "30m", "update": "30m"}
+
+
 def test_brokers_change_after_all_members(prod: Graph, deployed: Graph) -> None:
     for graph in (prod, deployed):
         before = graph.before(graph.one(SERVICE, "broker"))
@@ -85,6 +90,31 @@ def test_a_new_machine_is_a_new_deployment_so_that_there_is_something_to_wait_fo
         attempt = check["startPeriod"] + check["retries"] * (check["interval"] + check["timeout"])
         assert service.options["minutes"] == {"create": "30m", "update": "30m"}
         assert 3 * attempt < 30 * 60
+
+
+@pytest.mark.parametrize("stack", ["dev", "prod"])
+def test_a_member_s_container_starts_when_it_can_reach_its_image_secrets_and_log(
+    graph_of: Callable[[str], Graph], stack: str
+) -> None:
+    """ECS gives up after three failed starts, and the machine is faster than an endpoint."""
+    graph = graph_of(stack)
+    kinds = ("ec2/vpcEndpoint:VpcEndpoint", "vpc/securityGroupEgressRule:SecurityGroupEgressRule")
+    ways = {made.urn for kind in kinds for made in graph.all(kind)}
+    if stack == "dev":
+        ways |= {graph.one(kind, "nat").urn for kind in (MACHINE, "ec2/route:Route")}
+    for service in graph.all(SERVICE):
+        before = graph.before(service)
+        assert ways <= before, service.name
+        if service.name != "broker":
+            group = service.name.rpartition("-")[0]
+            assert graph.one("cloudwatch/logGroup:LogGroup", group).urn in before
+
+
+def test_a_member_s_container_stays_on_its_machine(prod: Graph) -> None:
+    """Unless it is told otherwise, ECS would move containers between zones."""
+    for service in prod.all(SERVICE):
+        wanted = "ENABLED" if service.name == "broker" else "DISABLED"
+        assert service.inputs["availabilityZoneRebalancing"] == wanted
 
 
 def test_replacing_a_machine_replaces_its_attachment_and_nothing_else(deployed: Graph) -> None:

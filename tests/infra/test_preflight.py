@@ -149,6 +149,17 @@ def test_machines_of_others_count_and_those_that_stopped_do_not(
     assert "needs 10 next to " in found[0].text
 
 
+def test_too_many_allowed_networks_are_told_before_rules_are_refused(
+    quotas: QuotaServer,
+) -> None:
+    quotas.values = {"L-0EA8095F": 60}
+    many = ",".join(f"10.{number}.0.0/16" for number in range(18))
+    found = _quotas("dev", "eu-north-1", allowed=many)
+    assert len(found) == 1
+    assert found[0].stops
+    assert "rules per security group' is 60 in eu-north-1, but this stack needs 72" in found[0].text
+
+
 def test_what_only_growth_needs_is_a_warning(quotas: QuotaServer) -> None:
     quotas.values = {"L-D05C8A75": 16, "L-3032A538": 12}
     found = _quotas("prod", "eu-north-1")
