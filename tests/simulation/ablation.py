@@ -21,6 +21,7 @@ from tests.simulation.simulate import RunOutcome
 from tests.simulation.switches import Switches
 
 _AT_ONCE = 8
+"""Seeds that several processes run before anybody looks; one process looks after each."""
 _FENCES = "fence_before_recovery"
 UNNOTICED = {
     _FENCES: (
@@ -65,8 +66,9 @@ def look_for(safeguard: str, most: int, jobs: int, first: int = 0) -> Finding:
         "tables": Switches.about_tables(safeguard),
         "life": Switches.about_life(safeguard),
     }
-    for start in range(first, first + most, _AT_ONCE):
-        seeds = range(start, min(start + _AT_ONCE, first + most))
+    at_once = 1 if jobs == 1 else _AT_ONCE
+    for start in range(first, first + most, at_once):
+        seeds = range(start, min(start + at_once, first + most))
         outcomes = run_many(seeds, jobs, safeguard, **mode)
         found = [outcome for outcome in outcomes if outcome.violation is not None]
         if found:
