@@ -10,7 +10,7 @@ from dataclasses import asdict
 from broker_containers.operations.running import handles
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.values import Registered, Remarks, Schema
-from broker_containers.security.access import ACTING, Access, Need, of_topic
+from broker_containers.security.access import ACTING, ANYONE, Access, Need, of_topic
 from broker_containers.security.errors import Denied
 from sulina.errors import Refused
 from sulina.metadata.keys.schemas import (
@@ -84,6 +84,17 @@ class VisibleSubjects:
         }
 
 
+def author(claimed: str) -> str:
+    """Whom to record for a new version: the caller, whatever name it gives.
+
+    Only the root token, and callers without authentication, may name somebody.
+    """
+    access = ACTING.get()
+    if access is ANYONE:
+        return claimed
+    return claimed or access.principal if access.is_root else access.principal
+
+
 class SchemaHandlers:
     """The schema registry. A definition is text, or any bytes in Base64."""
 
@@ -125,7 +136,7 @@ class SchemaHandlers:
         tags: Sequence[str] = (),
     ) -> SchemaRegistration:
         written = _definition(definition, definition_base64)
-        remarks = Remarks(description, by, tuple(tags))
+        remarks = Remarks(description, author(by), tuple(tags))
         return _registered(subject, await self._registry.register(subject, type, written, remarks))
 
     @handles(SchemaOperations.find)

@@ -135,7 +135,9 @@ class SchemaOperations(OperationGroup, name="schema"):
         definition: Definition = "",
         definition_base64: DefinitionBase64 = None,
         description: str = "",
-        by: Annotated[str, "Who registers it."] = "",
+        by: Annotated[
+            str, "Author to record; only without authentication, or with the root token."
+        ] = "",
         tags: Sequence[str] = (),
     ) -> SchemaRegistration:
         """Register a schema as the next version, unless the same one is registered already."""

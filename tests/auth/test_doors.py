@@ -350,6 +350,20 @@ async def test_changes_of_schemas_need_a_right(guarded: Guarded, name: str) -> N
         assert (await client.admin("schema.lookup", {"id": made["id"]}))["subject"] == name
 
 
+async def test_the_author_of_a_schema_is_who_registered_it(guarded: Guarded, name: str) -> None:
+    def registering(definition: str, **more: str) -> tuple[str, dict[str, str]]:
+        schema = {"subject": name, "type": "avro", "definition": definition}
+        return "schema.register", schema | more
+
+    async with guarded.connect(await guarded.token(name, f"schemas:{name}")) as client:
+        await client.admin(*registering('"int"', by="somebody else"))
+        await client.admin("schema.compatibility", {"subject": name, "compatibility": "none"})
+    await guarded.root.admin(*registering('"long"'))
+    await guarded.root.admin(*registering('"string"', by="a pipeline"))
+    versions = await guarded.root.admin("schema.versions", {"subject": name})
+    assert [version["created_by"] for version in versions] == [name, "root", "a pipeline"]
+
+
 async def test_tokens_are_created_listed_and_revoked_over_http(guarded: Guarded, name: str) -> None:
     body = {"principal": name, "grants": [f"consume:/default/{name}"], "note": "for a test"}
     made = await guarded.http.ok("POST", "/api/v1/tokens", body, headers=bearer(ROOT))

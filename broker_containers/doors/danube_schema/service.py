@@ -13,7 +13,7 @@ from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.doors.grpc_shared.calls import AdminService, CallGuard, admin_handlers
 from broker_containers.doors.grpc_shared.methods import Method
 from broker_containers.doors.grpc_shared.names import topic_name
-from broker_containers.operations.schemas import VisibleSubjects
+from broker_containers.operations.schemas import VisibleSubjects, author
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.formats import mode_of, validation_of
 from broker_containers.schemas.values import Remarks, Schema
@@ -44,7 +44,7 @@ class SchemaService(AdminService):
     # ---- subjects and versions ----
 
     async def register_schema(self, request: pb.RegisterSchemaRequest) -> pb.RegisterSchemaResponse:
-        remarks = Remarks(request.description, request.created_by, tuple(request.tags))
+        remarks = Remarks(request.description, author(request.created_by), tuple(request.tags))
         made = await self._registry.register(
             request.subject, request.schema_type, request.schema_definition, remarks
         )

@@ -52,7 +52,7 @@ def schema() -> None:
 @click.argument("file", required=False, type=_file)
 @click.option("--type", "kind", type=_type, help="The schema type. [default: from the file name]")
 @click.option("--description", help="What the schema is for.")
-@click.option("--by", help="Name to record as the author.")
+@click.option("--by", help="Author to record, without authentication or with the root token.")
 @click.option("--tag", "tags", multiple=True, help="A tag to find it by; may be repeated.")
 def register(
     settings: CliSettings,
