@@ -3,7 +3,8 @@
 When a broker takes over a thousand topics, each needs a handful of reads and swaps, but a remote
 store answers perhaps a thousand calls per second. Calls made while others are in flight are
 combined: reads into one transaction, and transactions into one that succeeds if all their
-comparisons hold. If one does not, or one of them is invalid, each runs separately. The outcome is
+comparisons hold. If one does not, or one of them is invalid, the two halves are tried, and so on,
+until the one that failed is alone: it must not make dozens of others as many calls. The outcome is
 always one that the calls could have had one after the other.
 """
 
@@ -155,10 +156,15 @@ class BatchingStore:
         self._wake()
 
     async def _send(self, calls: list[_Call]) -> None:
+        parts = [calls]
         try:
-            if len(calls) == 1 or not await self._send_combined(calls):
-                for call in calls:
-                    await self._send_one(call)
+            while parts:
+                part = parts.pop()
+                if len(part) == 1:
+                    await self._send_one(part[0])
+                elif not await self._send_combined(part):
+                    middle = len(part) // 2
+                    parts += [part[middle:], part[:middle]]  # the last is sent next: in order
         except asyncio.CancelledError:
             for call in calls:
                 call.answer.cancel()

@@ -290,14 +290,19 @@ async def test_a_listing_misses_nothing_up_to_the_revision_that_it_tells() -> No
 
 
 async def test_a_swap_that_fails_does_not_hold_up_those_beside_it() -> None:
-    _, store = await opened()
+    counting, store = await opened()
     await store.put("/taken", b"")
+    counting.calls = 0
     results = await asyncio.gather(
-        *(store.txn([Absent(f"/k/{n}")], [Put(f"/k/{n}", b"")]) for n in range(20)),
         store.txn([Absent("/taken")], [Put("/taken", b"other")], [Get("/taken")]),
+        *(store.txn([Absent(f"/k/{n}")], [Put(f"/k/{n}", b"")]) for n in range(40)),
     )
-    assert [result.succeeded for result in results] == [True] * 20 + [False]
-    assert results[-1].responses[0].item is not None
+    assert [result.succeeded for result in results] == [False] + [True] * 40
+    assert results[0].responses[0].item is not None
+    revisions = [result.revision for result in results[1:]]
+    assert revisions == sorted(revisions), "in the order in which they were made"
+    # Two for each time that what is left is halved, not one for each call.
+    assert counting.calls <= 2 * len(results).bit_length() + 1
     await store.close()
 
 
