@@ -8,7 +8,7 @@ new_enough() {
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
-candidates=(python3.11 python3 python3.13 python3.12)
+candidates=(python3.11 python3 python3.13 python3.12 python3.14)
 if [ $# -gt 0 ]; then
     candidates=("$1")
 fi
