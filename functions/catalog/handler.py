@@ -100,11 +100,9 @@ def _all_topics(tables: Tables, execution: str) -> list[TopicName]:
     Each call begins with another one, so that calls whose time runs out get to all of them.
     """
     try:
-        found = set(tables.topics())
+        topics = list(tables.to_update())
     except NotFound:  # nothing was tiered yet
-        found = set()
-    found.update(TopicName.parse(each.topic) for each in tables.list() if each.objects)
-    topics = sorted(found)
+        topics = []
     start = crc32(execution.encode()) % max(len(topics), 1)
     return topics[start:] + topics[:start]
 

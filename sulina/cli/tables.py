@@ -26,7 +26,7 @@ from sulina.cli.output import (
 from sulina.cli.params import COUNT, topic_name, yes_option
 from sulina.cli.result_rows import cell
 from sulina.cli.settings import CliSettings
-from sulina.errors import Unavailable
+from sulina.errors import CorruptEntry, NotFound, Refused, Unavailable
 from sulina.names import TopicName
 from sulina.operations.json_types import plain
 from sulina.runtime.real_clock import RealClock
@@ -167,15 +167,18 @@ def backfill(
 
     Adds each object once and in order, however often and in however many processes it runs, and
     removes what retention deleted. Exits with 1 if objects are missing in between. With --every,
-    it goes on when the catalog or the store cannot be reached.
+    it goes on when the catalog or the store cannot be reached, or has nothing yet; with --all, when
+    one table cannot be brought up to date.
     """
     if bool(topics) == everything:
         raise click.UsageError("give topics, or --all")
-    tables = _tables(lake, catalog, database)
+    names = [TopicName.parse(each) for each in topics]
+    tables: Tables | None = None
     while True:
         try:
-            code = _backfill_once(settings, tables, topics)
-        except Unavailable as error:
+            tables = tables or _tables(lake, catalog, database)
+            code = _backfill_once(settings, tables, names)
+        except (NotFound, Unavailable) as error:
             if every is None:
                 raise
             click.echo(f"sulina: {error}; trying again in {every:g} s", err=True)
@@ -185,11 +188,18 @@ def backfill(
         time.sleep(every)
 
 
-def _backfill_once(settings: CliSettings, tables: Tables, topics: Sequence[str]) -> ExitCode:
-    names = [TopicName.parse(each) for each in topics] or tables.topics()
+def _backfill_once(settings: CliSettings, tables: Tables, topics: Sequence[TopicName]) -> ExitCode:
+    """Without ``topics``, all; then a table that can't be made does not hold up the others."""
     code = ExitCode.FINE
-    for name in names:
-        done = tables.backfill(name)
+    for name in topics or tables.to_update():
+        try:
+            done = tables.backfill(name)
+        except (CorruptEntry, NotFound, Refused) as error:
+            if topics:
+                raise
+            click.echo(f"sulina: {name} was left out: {error}", err=True)
+            code = ExitCode.FAILED
+            continue
         say(settings, _sentence(name, done), {"topic": str(name), **plain(done)})
         code = max(code, _told_gaps(settings, done.gaps))
     return code

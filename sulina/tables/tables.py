@@ -95,6 +95,19 @@ class Tables:
         """The topics that have objects in the lake."""
         return tuple(self._lake.topics())
 
+    def to_update(self) -> tuple[TopicName, ...]:
+        """The topics that have objects, and those whose table still has some, all being deleted.
+
+        Raises ``NotFound`` if there is neither a lake nor such a table.
+        """
+        held = {TopicName.parse(each.topic) for each in self.list() if each.objects}
+        try:
+            return tuple(sorted(held.union(self._lake.topics())))
+        except NotFound:
+            if not held:
+                raise
+            return tuple(sorted(held))
+
     def describe(self, topic: TopicName) -> TableState:
         """One of them."""
         return state_of(find_table(self._catalog, self._database, topic))
@@ -125,8 +138,11 @@ class Tables:
         try:
             table = find_table(self._catalog, self._database, topic)
         except NotFound:
-            if not objects.list():
-                raise  # else an empty table would be made
+            if not objects.list():  # an empty table would be made
+                raise NotFound(
+                    f"{topic} has neither objects in {self._lake.place.url} nor a table: check its "
+                    "name, and that a ledger was tiered (sulina ledger offload)"
+                ) from None
             location = f"{self._lake.place.url}/{FOLDER}"
             table = make_table(self._catalog, self._database, topic, location)
         iceberg = IcebergTable(table, self._lake.url, objects.footer)
