@@ -16,7 +16,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.table.sorting import SortField, SortOrder
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import (
     DecimalType,
     DoubleType,
@@ -73,7 +73,15 @@ NAMES: Final = NameMapping([*SCHEMA.name_mapping.root, _FRAME])
 here, although the table does not have it."""
 OFFSET_ID: Final = _id(OFFSET)
 TIME_ID: Final = _id(PUBLISH_TIME)
-SPEC: Final = PartitionSpec(PartitionField(_PARTITION_ID, 1000, IdentityTransform(), PARTITION))
+_BY_PARTITION: Final = PartitionField(_PARTITION_ID, 1000, IdentityTransform(), PARTITION)
+SPEC: Final = PartitionSpec(_BY_PARTITION)
+"""Of files with records of several days."""
+DAY_SPEC: Final = PartitionSpec(
+    _BY_PARTITION,
+    PartitionField(TIME_ID, 1001, DayTransform(), f"{PUBLISH_TIME}_day"),
+    spec_id=1,
+)
+"""Of files with records of one day."""
 ORDER: Final = SortOrder(SortField(OFFSET_ID, IdentityTransform()), order_id=1)
 
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Final
 
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, TimestamptzType
 
 from sulina.lake.decoder import Footer
+from sulina.lake.summary import ObjectSummary
 from sulina.tables.columns import OFFSET_ID, TIME_ID
+from sulina.tables.partitioning import Specs
+
+_DAY_US: Final = 86_400_000_000
 
 
-def data_file(
-    url: str, partition: int, footer: Footer, schema: Schema, spec: PartitionSpec
-) -> DataFile:
+def data_file(url: str, partition: int, footer: Footer, schema: Schema, specs: Specs) -> DataFile:
     """An object's entry in a manifest. ``schema`` maps its columns to field ids by name."""
     summary, parquet = footer.summary, footer.parquet
+    day = day_of(summary)
     ids = {name: schema.find_field(name).field_id for name in schema.column_names}
     sizes: defaultdict[int, int] = defaultdict(int)
     counts: defaultdict[int, int] = defaultdict(int)
@@ -40,7 +43,7 @@ def data_file(
         content=DataFileContent.DATA,
         file_path=url,
         file_format=FileFormat.PARQUET,
-        partition=Record(partition),
+        partition=Record(partition) if day is None else Record(partition, day),
         record_count=summary.records,
         file_size_in_bytes=summary.size,
         column_sizes=dict(sizes),
@@ -54,8 +57,18 @@ def data_file(
         equality_ids=None,
         sort_order_id=1,
     )
-    found.spec_id = spec.spec_id
+    found.spec_id = (specs.plain if day is None else specs.by_day).spec_id
     return found
+
+
+def day_of(summary: ObjectSummary) -> int | None:
+    """The day on which all records of an object were published, in days since 1970 and UTC.
+
+    None if there are several: their file must not claim to be of one, or queries for the others
+    would leave it out.
+    """
+    first, last = (time // _DAY_US for time in (summary.first_time_us, summary.last_time_us))
+    return first if summary.records and first == last else None
 
 
 def _bounds(offset: int, time_us: int) -> dict[int, bytes]:

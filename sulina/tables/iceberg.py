@@ -46,6 +46,7 @@ from sulina.lake.layout import ROOT, ObjectName, parse_key
 from sulina.lake.schema import OFFSET
 from sulina.names import TopicName
 from sulina.tables.columns import (
+    DAY_SPEC,
     NAMES,
     OFFSET_ID,
     ORDER,
@@ -57,6 +58,7 @@ from sulina.tables.columns import (
 )
 from sulina.tables.committing import Conflict
 from sulina.tables.data_file import data_file
+from sulina.tables.partitioning import changing, specs_for
 from sulina.tables.planning import CommitPlan, Extent, Extents, checksum
 from sulina.tables.totals import totals_of
 
@@ -125,20 +127,18 @@ class IcebergTable:
 
     def commit(self, planned: CommitPlan) -> None:
         footers = {name: self._footer_of(name) for name in planned.added}
-        schema, spec = self._table.schema(), self._table.spec()
         transaction = _Transaction(self._table)
         try:
-            schema = _grow(transaction, schema, footers.values())
+            schema = _grow(transaction, self._table.schema(), footers.values())
+            specs = specs_for(transaction, self._table)
             added = [
-                data_file(self._url_of(name), name.partition, footer, schema, spec)
+                data_file(self._url_of(name), name.partition, footer, schema, specs)
                 for name, footer in footers.items()
             ]
             removed = list(self._removed(planned))
             totals = totals_of(self._table).changed(added, removed)
             summary = {_EXTENTS: _to_text(planned.extents), **totals.summary()}
-            update = transaction.update_snapshot(summary)
-            # Only an append merges manifests, and only an overwrite removes files.
-            with update.overwrite() if removed else update.merge_append() as change:
+            with changing(transaction, summary, removes=bool(removed)) as change:
                 for file in removed:
                     change.delete_data_file(file)
                 for file in added:
@@ -227,9 +227,9 @@ def _first_metadata(catalog: Catalog, topic: TopicName, location: str) -> str:
             "schemas": [SCHEMA],
             "current-schema-id": SCHEMA.schema_id,
             "last-column-id": SCHEMA.highest_field_id,
-            "partition-specs": [SPEC],
-            "default-spec-id": SPEC.spec_id,
-            "last-partition-id": SPEC.last_assigned_field_id,
+            "partition-specs": [SPEC, DAY_SPEC],
+            "default-spec-id": DAY_SPEC.spec_id,
+            "last-partition-id": DAY_SPEC.last_assigned_field_id,
             "sort-orders": [ORDER],
             "default-sort-order-id": ORDER.order_id,
             "properties": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class LakeFolder:
         count: int,
         *,
         payloads: Sequence[bytes] | None = None,
-        time_us: int | None = None,
+        time_us: int | Callable[[int], int] | None = None,
         schema: tuple[int, int] = (0, 0),
         plain: bool = False,
         table: TableSchema | None = None,
@@ -45,10 +45,13 @@ class LakeFolder:
     ) -> ObjectSummary:
         """One more ledger of ``count`` records, a second apart from noon on.
 
+        ``time_us`` is the time of all, or gives it for an offset.
+
         Those of a ``plain`` one have neither keys nor attributes. With a ``table``, the object has
         its typed columns.
         """
         name = TopicName.parse(topic)
+        times = time_us if callable(time_us) else time_of
         first = self.ends.get(topic, 0)
         self.ledgers += 1
         encoder = LedgerEncoder(
@@ -67,7 +70,7 @@ class LakeFolder:
                     Origin(f"p{start // FRAME % 2}", *schema),
                     start,
                     bodies,
-                    [time_of(offset) if time_us is None else time_us for offset in offsets],
+                    [time_us if isinstance(time_us, int) else times(offset) for offset in offsets],
                     keys=None if plain else [key_of(offset) for offset in offsets],
                     attributes=None
                     if plain
