@@ -136,4 +136,5 @@ def _see(batch: Batch, seen: Tallies) -> None:
         batch.attributes,
         offsets=batch.offsets,
         sequences=[offset + ahead for offset in batch.offsets],
+        schema=(header.schema_id, header.schema_version),
     )

@@ -52,8 +52,12 @@ class Tallies:
         *,
         offsets: Sequence[int] | None = None,
         sequences: Sequence[int] | None = None,
+        schema: tuple[int, int] = (0, 0),
     ) -> None:
-        """Add records; by default, offsets and sequence numbers continue the previous ones."""
+        """Add records; by default, offsets and sequence numbers continue the previous ones.
+
+        ``schema`` is the id and version that they name.
+        """
         open_ = self._logs.setdefault(log, _Open())
         count = len(payloads)
         following = range(open_.records, open_.records + count)
@@ -65,8 +69,8 @@ class Tallies:
             "key": [None] * count if keys is None else keys,
             "payload": payloads,
             "attributes": _maps(attributes, count),
-            "schema_id": [0] * count,
-            "schema_version": [0] * count,
+            "schema_id": [schema[0]] * count,
+            "schema_version": [schema[1]] * count,
             "delivery_time": [None] * count,
         }
         arrays = [pa.array(columns[each.name], each.type) for each in RECORD_SCHEMA]

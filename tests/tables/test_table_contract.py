@@ -1,14 +1,15 @@
 """What the code that commits relies on: the simulated catalog and real ones behave the same.
 
-A REST catalog takes part if ``SULINA_REST_CATALOG`` has its URL; it must see this machine's files.
-Iceberg's own is ``org.apache.iceberg.rest.RESTCatalogServer`` in the test fixtures of
-``iceberg-open-api``: port 8181, ``CATALOG_WAREHOUSE`` and ``CATALOG_URI`` in its environment.
+The REST catalog is that of ``tests.support.rest_catalog``, or the one whose URL
+``SULINA_REST_CATALOG`` has, which must see this machine's files. Iceberg's own is
+``org.apache.iceberg.rest.RESTCatalogServer`` in the test fixtures of ``iceberg-open-api``:
+port 8181, ``CATALOG_WAREHOUSE`` and ``CATALOG_URI`` in its environment.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -24,6 +25,7 @@ from sulina.tables.objects import Lake, LakePlace, LakeTopic
 from sulina.tables.planning import CommitPlan, Extent, plan
 from tests.simulation.catalog import SimTable, TableState
 from tests.spark.lake_folder import LakeFolder
+from tests.support.rest_catalog import running_rest_catalog
 
 ORDERS = TopicName.parse("/default/orders")
 REST = os.environ.get("SULINA_REST_CATALOG", "")
@@ -126,6 +128,14 @@ def objects(lake: LakeFolder) -> LakeTopic:
     return LakeTopic(Lake(LakePlace.parse(str(lake.root))), ORDERS)
 
 
+@pytest.fixture(scope="module")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorServer]:
+    """A process."""
+    folder = tmp_path_factory.mktemp("rest")
+    with running_rest_catalog(folder, folder.as_uri()) as server:
+        yield server
+
+
 @pytest.fixture(params=["simulated", "sqlite", "glue", "rest"])
 def one(
     request: pytest.FixtureRequest,
@@ -143,9 +153,8 @@ def one(
             monkeypatch.setenv(variable, value)
         url = "glue:us-east-1"
     elif request.param == "rest":
-        if not REST:
-            pytest.skip("SULINA_REST_CATALOG does not have the URL of a REST catalog")
-        url = REST
+        rest: EmulatorServer = request.getfixturevalue("rest_catalog")
+        url = REST or rest.url
     return CatalogTable(url, lake, objects)
 
 
