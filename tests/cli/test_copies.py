@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from sulina.cli.admin.erasure import tell
+from sulina.metadata.keys.erasures import ErasureState
+from sulina.operations.ledgers import TopicErasure
 from tests.cli.runner import BlockingClient, SulinaCommand
 
 
@@ -34,3 +39,13 @@ def test_topic_erase_says_what_it_needs(
     direct.publish(topic, "a")
     found = sulina("topic", "erase", topic, "--key", "a", code=1).stderr
     assert "no object store" in found and "--tier" in found
+
+
+def test_a_finished_erasure_says_which_copies_outlive_the_objects(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    state = ErasureState("done")
+    tell(TopicErasure("/default/a", 1, (), (), 1, 2, state, 9, 9, 3, (), "p", 1_000_000, 1, ""))
+    said = capsys.readouterr().out
+    assert "replaced and removed objects are deleted at 1970-01-01" in said
+    assert "versions, replicas" in said and "docs/operations.md#erase-a-key" in said

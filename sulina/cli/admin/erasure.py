@@ -148,16 +148,19 @@ def _tell_all(settings: CliSettings, done: list[TopicErasure]) -> None:
         write_json([plain(each) for each in done])
         return
     for each in done:
-        _tell(each)
+        tell(each)
 
 
-def _tell(each: TopicErasure) -> None:
+def tell(each: TopicErasure) -> None:
+    """Print a finished erasure, with its proof and when the last copy is gone."""
     echo(f"erased {plural(each.erased, 'message')} of {each.topic} below {each.until_offset:,}")
     for part in each.objects:
         span = f"{part.first_offset:,} to {part.last_offset:,}"
         echo(f"  offsets {span}: {part.erased:,} erased, the others have digest {part.others}")
     echo(f"  proof {each.proof}")
     echo(f"  replaced and removed objects are deleted at {moment(each.gone_us)}")
+    echo("  what a bucket keeps of them (versions, replicas) and backups of disks go later, by")
+    echo("  the bucket's own rules: docs/operations.md#erase-a-key lists every copy")
 
 
 def _show(settings: CliSettings, known: list[TopicErasure]) -> None:
