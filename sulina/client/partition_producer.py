@@ -38,6 +38,10 @@ FRAME_ROOM: Final = 1024
 """Bytes of a frame beyond its records: header, producer name, padding."""
 
 
+_MANY_RECORDS: Final = 1_000
+"""A batch of so many records takes half of ``batch_bytes``. Frames cost the same whatever their
+size, so large ones save CPU; but a Shared subscription sends a frame once to each consumer that
+gets a part of it, and frames with many records are split among more."""
 _IN_FLIGHT: Final = 3
 """While fewer frames are in flight, records are sent without lingering."""
 
@@ -126,9 +130,12 @@ class PartitionProducer:
     def make_room(self, cost: int, time: int, timing: Timing | None) -> bool:
         """Pack the open batch if a record of ``cost`` does not fit; whether it was packed."""
         open_batch = self.open_batch
-        if open_batch is None or (
-            open_batch.cost + cost <= self._batch_bytes
-            and len(open_batch.payloads) < self._options.batch_records
+        if open_batch is None:
+            return False
+        count, limit = len(open_batch.payloads), self._batch_bytes
+        if (
+            open_batch.cost + cost <= (limit if count < _MANY_RECORDS else limit // 2)
+            and count < self._options.batch_records
             and open_batch.takes(time, timing)
         ):
             return False
@@ -136,13 +143,19 @@ class PartitionProducer:
         return True
 
     def room(self, time: int, timing: Timing | None) -> tuple[int, int]:
-        """The cost and the number of records that the open batch, or a new one, still takes."""
-        open_batch, options = self.open_batch, self._options
+        """The cost and the number of records that the open batch, or a new one, still takes.
+
+        It may take more once it has that number.
+        """
+        open_batch, most, limit = self.open_batch, self._options.batch_records, self._batch_bytes
         if open_batch is None:
-            return self._batch_bytes, options.batch_records
+            return limit, min(most, _MANY_RECORDS)
         if not open_batch.takes(time, timing):
             return 0, 0
-        return self._batch_bytes - open_batch.cost, options.batch_records - len(open_batch.payloads)
+        count = len(open_batch.payloads)
+        if count < _MANY_RECORDS:
+            return limit - open_batch.cost, min(most, _MANY_RECORDS) - count
+        return limit // 2 - open_batch.cost, most - count
 
     def add_many(
         self, records: RecordColumns, time: int, cost: int, timing: Timing | None

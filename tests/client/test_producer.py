@@ -103,6 +103,31 @@ async def test_a_frame_has_no_more_records_than_asked_for(
     assert [len(frame) for frame in payloads_of(bench)] == [4, 4, 4]
 
 
+@pytest.mark.parametrize("one_by_one", [True, False])
+async def test_frames_with_many_records_are_half_as_large(
+    bench: Bench, client: sulina.Client, one_by_one: bool
+) -> None:
+    async def lengths(size: int) -> list[int]:
+        bench.broker.stored.pop(TOPIC, None)
+        payloads = [bytes(size)] * 2500
+        async with client.producer(TOPIC, batch_bytes=216_000, linger_ms=1e6) as producer:
+            if one_by_one:
+                bench.broker.publishing = lambda number: "silence"
+                for payload in payloads:
+                    await producer.send(payload)
+                bench.network.cut()
+                bench.broker.publishing = lambda number: None
+                await bench.eventually(producer.flush())
+            else:
+                await producer.send_many(payloads)
+        return [len(frame) for frame in payloads_of(bench)]
+
+    # Each record costs 8 bytes more than its payload.
+    assert (await lengths(82))[:2] == [1200, 1200]
+    assert (await lengths(208))[:2] == [1000, 1000]
+    assert (await lengths(424))[:2] == [500, 500]
+
+
 async def test_many_are_cut_into_frames_in_order(bench: Bench, client: sulina.Client) -> None:
     sent = [b"%d" % number for number in range(1000)]
     async with client.producer(TOPIC, batch_bytes=1000) as producer:
