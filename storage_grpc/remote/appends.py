@@ -1,7 +1,9 @@
 """The pipelined stream of appends to one node.
 
-Appends that arrive while a message is written go into the next message, up to a limit: messages
-grow with the load, and an append to an idle stream is sent immediately. The node answers in order.
+An append to an idle stream is sent immediately. While two messages are unanswered, appends collect
+for the next one, until it is answered or they are worth a message: a message costs both sides as
+much CPU as many appends, and the node syncs one group after the other anyway. So messages grow with
+the load and with the time of a sync. The node answers in order.
 When the stream is lost, all unanswered appends have an unknown outcome. The next append opens a new
 stream, after a pause that grows while the node does not answer.
 """
@@ -13,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import grpc
 
@@ -36,8 +39,13 @@ from sulina.runtime import stages
 from sulina.runtime.seam import Buffer, Clock
 from sulina.runtime.tasks import stop_tasks
 
-_MESSAGE_BYTES = 1 << 20
+_MESSAGE_BYTES: Final = 1 << 20
 """The limit of one message, unless a single entry is larger."""
+_UNANSWERED: Final = 2
+"""Messages that are sent however small they are: one that the node syncs, and one to sync next."""
+_WORTH_BYTES: Final = 256 << 10
+"""So many bytes are sent at once: large messages cost little for each byte, and more of them keep
+the connection busy where the network takes longer than the disk."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +57,7 @@ class _Append:
     payload: Buffer
     size: int
     done: asyncio.Future[None]
+    ends_message: bool = False
 
 
 class Appends:
@@ -79,6 +88,9 @@ class Appends:
         self._pause = 0.0
         self._not_before = clock.now()
         self._closed = False
+        self._waiting_bytes = 0
+        self._unanswered = 0
+        """Messages of which not all entries are answered."""
         self.pending_bytes = 0
         """Payload bytes of unanswered entries."""
 
@@ -97,7 +109,8 @@ class Appends:
         flags = RECOVERY if recovery else 0
         self._waiting.append(_Append(ledger, entry, lac, flags, payload, size, done))
         self.pending_bytes += size
-        self._wake.set()
+        self._waiting_bytes += size
+        self._wake_sender()
         if self._stream is None:
             self._stream = asyncio.create_task(self._run(), name=f"appends-{self._who}")
         return done
@@ -157,10 +170,19 @@ class Appends:
 
     async def _send(self, call: AppendCall) -> None:
         while True:
-            while not self._waiting:
+            while not self._may_send():
                 self._wake.clear()
                 await self._wake.wait()
             await call.write(self._next_message())
+
+    def _may_send(self) -> bool:
+        return bool(self._waiting) and (
+            self._unanswered < _UNANSWERED or self._waiting_bytes >= _WORTH_BYTES
+        )
+
+    def _wake_sender(self) -> None:
+        if self._may_send():
+            self._wake.set()
 
     def _next_message(self) -> bytes:
         """All waiting appends, up to the limit."""
@@ -178,7 +200,10 @@ class Appends:
                 flags |= TRACED
             parts.append(entry_head(append.ledger, append.entry, append.lac, flags, append.payload))
             parts.append(append.payload)
+            self._waiting_bytes -= append.size
             self._sent.append(waiting.popleft())
+        self._sent[-1].ends_message = True
+        self._unanswered += 1
         return pack(parts, size)
 
     def _settle(self, outcome: AppendOutcome) -> None:
@@ -189,6 +214,9 @@ class Appends:
             raise DamagedMessage("it answered appends in another order than they were sent")
         self._sent.popleft()
         self.pending_bytes -= append.size
+        if append.ends_message:
+            self._unanswered -= 1
+            self._wake_sender()
         if append.done.done():
             return  # cancelled by the caller
         if outcome.code == OK:
@@ -213,6 +241,7 @@ class Appends:
         lost = [*self._sent, *self._waiting]
         self._sent.clear()
         self._waiting.clear()
+        self._waiting_bytes = self._unanswered = 0
         for append in lost:
             self.pending_bytes -= append.size
             if not append.done.done():

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import cast
 
 import grpc
 import pytest
@@ -18,6 +19,8 @@ from storage_grpc.loss_record import LossRecord
 from storage_grpc.memory_store import MemoryEntryStore
 from storage_grpc.node import LocalNode
 from storage_grpc.remote import RemoteNode
+from storage_grpc.remote.appends import Appends
+from storage_grpc.remote.link import AppendCall
 from storage_grpc.remote.wire.codes import CODE_KEY
 from storage_grpc.remote.wire.layout import (
     TRACED,
@@ -146,6 +149,55 @@ async def test_a_client_bounds_what_is_unanswered() -> None:
         gate.open.set()
         await asyncio.gather(*waiting)
         await node.append(1, 10, -1, bytes(10_000))
+    await store.close()
+
+
+class CountedCall:
+    """A stream of appends that counts its messages."""
+
+    def __init__(self, call: AppendCall) -> None:
+        self._call = call
+        self.messages: asyncio.Queue[int] = asyncio.Queue()
+        """The size of each message that was sent."""
+
+    async def write(self, message: bytes) -> None:
+        await self._call.write(message)
+        self.messages.put_nowait(len(message))
+
+    def cancel(self) -> bool:
+        return self._call.cancel()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._call.__aiter__()
+
+
+async def test_small_appends_collect_while_two_messages_are_unanswered() -> None:
+    store, gate = await gated()
+    async with serving(store) as server, linked(server.port) as link:
+        call = CountedCall(link.open_appends(INCARNATION, ""))
+        appends = Appends("storage-1", lambda: cast(AppendCall, call), 1 << 20, QUICK, RealClock())
+
+        def append(entry: int, size: int) -> asyncio.Future[None]:
+            return appends.append(1, entry, -1, bytes(size), recovery=False)
+
+        gate.open.clear()
+        waiting = []
+        for entry in range(2):
+            waiting.append(append(entry, 100))
+            assert await call.messages.get() < 200
+        waiting += [append(entry, 100) for entry in range(2, 100)]
+        await link.hello(10)  # the sender had its turn
+        assert call.messages.empty()
+        # What is worth a message does not wait.
+        waiting.append(append(100, 256 << 10))
+        assert await call.messages.get() > (256 << 10) + 98 * 100
+        waiting += [append(entry, 100) for entry in range(101, 200)]
+        gate.open.set()
+        await asyncio.gather(*waiting)
+        assert 99 * 100 < await call.messages.get() < 99 * 200
+        assert call.messages.empty()
+        await append(200, 100)
+        await appends.close()
     await store.close()
 
 
