@@ -117,7 +117,7 @@ class SystemServer:
             with suppress(psutil.NoSuchProcess):
                 member.kill()
         for process in self.processes:
-            process.wait(10)
+            process.wait(60)  # a killed process that writes much takes a while on a busy machine
         psutil.wait_procs(members, 10)
 
     def _log_end(self) -> str:
