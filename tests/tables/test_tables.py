@@ -266,7 +266,7 @@ def test_what_does_not_exist_is_told(lake: LakeFolder, tables: Tables, tmp_path:
     lake.add("/default/other", 3)
     with pytest.raises(NotFound, match="/default/orders has neither objects"):
         tables.backfill(ORDERS)
-    with pytest.raises(NotFound, match="/default/orders has neither objects"):
+    with pytest.raises(NotFound, match="/default/orders has no table in sulina"):
         tables.describe(ORDERS)
     place = LakePlace.parse(str(lake.root))
     for wrong in ("mysql://x", "catalog.db"):
