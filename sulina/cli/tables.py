@@ -122,11 +122,21 @@ def list_(settings: CliSettings, lake: str, catalog: str, database: str) -> None
 @click.argument("topic", type=topic_name)
 @_place_options
 def show(settings: CliSettings, topic: str, lake: str, catalog: str, database: str) -> None:
-    """Show one table: how far it got in each partition, and where its metadata is."""
-    found = _tables(lake, catalog, database).describe(TopicName.parse(topic))
-    if shown_as_json(settings, found):
+    """Show one table: how far it got in each partition, and where its metadata is.
+
+    Also how many records are in objects from before the newest typed columns: there these columns
+    are null, also where the schema has a default.
+    """
+    name, tables = TopicName.parse(topic), _tables(lake, catalog, database)
+    found, lacking = tables.describe(name), tables.lacking_columns(name)
+    fields = plain(found) | {"lacking_columns": lacking}
+    if shown_as_json(settings, fields):
         return
-    fields = plain(found)
+    if lacking:
+        fields["lacking_columns"] = (
+            f"{lacking} records are in objects from before the newest columns, which are null for "
+            f"them, defaults or not: `sulina ledger rewrite {name}` rewrites these objects"
+        )
     fields["committed"] = moment(fields.pop("committed_us"))
     fields["newest"] = moment(fields.pop("newest_us"))
     fields["bytes"] = size(found.bytes)

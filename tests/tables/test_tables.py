@@ -420,6 +420,30 @@ def test_typed_columns_of_all_versions_are_in_the_table(lake: LakeFolder, tables
     assert [field.name for field in value] == ["id", "old", "at", "lines"]
 
 
+def test_a_table_says_how_many_records_read_null_instead_of_a_default(
+    lake: LakeFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = {"id": {"type": "integer"}}
+    second = first | {"currency": {"type": "string", "default": "EUR"}}
+    place = ["--lake", str(lake.root), "--catalog", f"sqlite:///{tmp_path}/catalog.db"]
+
+    def lacking() -> int:
+        assert run_command(["table", "backfill", str(ORDERS), *place]) == 0
+        capsys.readouterr()
+        assert run_command(["table", "show", str(ORDERS), "--json", *place]) == 0
+        return int(json.loads(capsys.readouterr().out)["lacking_columns"])
+
+    lake.add(str(ORDERS), 2)  # from before the topic had a schema
+    assert lacking() == 0
+    lake.add(str(ORDERS), 3, payloads=[b'{"id": 1}'] * 3, schema=(5, 1), table=typed(first))
+    assert lacking() == 2
+    table = typed(first, second)
+    lake.add(str(ORDERS), 4, payloads=[b'{"id": 2}'] * 4, schema=(5, 2), table=table)
+    assert lacking() == 5
+    assert run_command(["table", "show", str(ORDERS), *place]) == 0
+    assert "`sulina ledger rewrite /default/orders` rewrites" in capsys.readouterr().out
+
+
 def test_the_page_on_tables_runs_as_it_is_written(lake: LakeFolder, tmp_path: Path) -> None:
     lake.add(str(ORDERS), 1100)
     lake.add("/default/customers", 10)
