@@ -6,7 +6,7 @@ import itertools
 import os
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from localstack.emulators.server import EmulatorServer
 from sulina.objects.opening import open_store
 from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.runtime.real_clock import RealClock
+from tests.objects.tikv_cluster import TikvCluster
 from tests.support.emulators import azurite as azurite
 from tests.support.emulators import gcs as gcs
 from tests.support.emulators import localstack as localstack
@@ -33,7 +34,7 @@ Opening = Callable[..., AbstractAsyncContextManager[ObjectStore]]
 
 BUCKET = "contract"
 S3_KINDS = ("seaweedfs", "localstack")
-_KINDS = ("memory", "folder", *S3_KINDS, "gcs", "azurite", "redis", "tikv")
+_KINDS = ("memory", "folder", *S3_KINDS, "gcs", "azurite", "redis", "tikv", "tikv-protocol")
 _numbers = itertools.count()
 
 
@@ -58,6 +59,9 @@ def url(
         return f"file://{tmp_path}/objects"
     if kind == "tikv":
         return f"tikv://{tikv_members()}/{prefix}-{uuid.uuid4()}"
+    if kind == "tikv-protocol":
+        cluster: TikvCluster = request.getfixturevalue("tikv_cluster")
+        return f"tikv://{cluster.address}/{prefix}"
     server: EmulatorServer = request.getfixturevalue(kind)
     if kind == "redis":
         return f"redis://127.0.0.1:{server.port}/0/{prefix}"
@@ -84,6 +88,13 @@ def opening(url: str) -> Opening:
 def small_parts(kind: str) -> int:
     """The smallest size of parts that the store takes."""
     return {"gcs": 256 << 10}.get(kind, 5 << 20 if kind in S3_KINDS else 64 << 10)
+
+
+@pytest.fixture
+async def tikv_cluster() -> AsyncIterator[TikvCluster]:
+    """A cluster of this process, whose requests can be made to fail."""
+    async with TikvCluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture

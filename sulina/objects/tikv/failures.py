@@ -95,6 +95,8 @@ _LONGEST_PAUSE: Final = 5.0
 def of_call(error: grpc.aio.AioRpcError, address: str) -> Exception:
     """The error to raise for a call that failed."""
     code, text = error.code(), error.details() or ""
+    if code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in text:
+        return _of_connection(text, address)
     if code in _LINK:
         return LinkFailure(f"{address} failed a call ({code.name}: {text})")
     if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
@@ -105,6 +107,25 @@ def of_call(error: grpc.aio.AioRpcError, address: str) -> Exception:
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return Refused(f"{address} is not a server of TiKV or PD: correct the addresses in the URL")
     return Refused(f"{address} refused a call ({code.name}: {text})")
+
+
+def _of_connection(text: str, address: str) -> Exception:
+    """The error to raise if no connection was made. The library tells causes by their text only."""
+    if "CERTIFICATE_VERIFY_FAILED" in text or "Hostname Verification" in text:
+        return Refused(
+            f"the certificate of {address} is not trusted, or is for another host: name the "
+            "authority that issued it with ca= in the URL, and the server as its certificate does"
+        )
+    if "WRONG_VERSION_NUMBER" in text:
+        return Refused(f"{address} does not use TLS: remove ca=, cert=, key= and tls= from the URL")
+    if "ocket closed" in text or "ALERT" in text:
+        # It may be starting or ending; otherwise it ends the handshake, and need not say why.
+        return LinkFailure(
+            f"{address} closed the connection while it was made: if the cluster requires TLS, name "
+            "its authority with ca= in the URL, and if it checks clients, a certificate that it "
+            "accepts with cert= and key="
+        )
+    return LinkFailure(f"{address} cannot be reached ({text})")
 
 
 def of_region(error: pb.RegionError) -> Exception:
