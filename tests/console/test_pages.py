@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import sulina
+from sulina.operations.messages import NewMessage
 from sulina.runtime.tasks import stop_tasks
 from tests.console.browser import Browser
 from tests.console.conftest import ORDERS, ROOT, Site, sign_in
@@ -187,6 +188,47 @@ async def test_a_message_is_found_by_its_key_and_shown(browser: Browser, site: S
     await browser.sees("1 shown")
     await browser.click("2,000")
     await browser.sees("colour", "green")
+    assert browser.errors == []
+
+
+async def test_a_key_is_found_in_all_partitions_at_once(browser: Browser, site: Site) -> None:
+    topic = "/default/split"
+    await site.client.admin.topics.create(topic, partitions=3)
+    async with site.client.producer(topic) as producer:
+        for number in range(70):
+            await producer.send(f"order {number}".encode(), key="ann")
+            await producer.send(b"another's", key=f"customer-{number}")
+    for part in range(3):  # as a producer that does not go by the key
+        letter = NewMessage(f"odd {part}".encode(), b"ann")
+        await site.client.admin.messages.publish(f"{topic}-part-{part}", [letter])
+
+    await sign_in(browser, site, "#/topics/default/split?key=ann")
+    await browser.sees("50 shown", "Partition")
+    texts = "[...document.querySelectorAll('[aria-label=Messages] .payload')]"
+    rows = f"{texts}.map((each) => each.innerText)"
+    newest = ["odd 2", "odd 1", "odd 0", *(f"order {number}" for number in range(69, -1, -1))]
+    assert await browser.run(rows) == newest[:50]
+    await picture(browser, "partitions")
+    assert await browser.accessibility_problems() == []
+    await browser.click("More")
+    await browser.sees("73 shown", "that is all")
+    assert await browser.run(rows) == newest
+    await browser.run(f"{texts}[0].click()")
+    await browser.sees("odd 2")
+    await browser.click("Copy as…")
+    await browser.sees(f"sulina peek {topic}-part-2 --from")
+    await browser.click("Close")
+    await browser.fill("Partition", f"{topic}-part-1")
+    await browser.sees("From offset")
+    await browser.until(f"{rows}.includes('odd 1') && !{rows}.includes('odd 2')")
+
+    await sign_in(browser, site, "#/topics/default/split")
+    await browser.sees("50 shown")
+    await browser.click("Live tail")
+    await browser.sees("New messages appear on top")
+    letter = NewMessage(b"while one looks")
+    await site.client.admin.messages.publish(f"{topic}-part-1", [letter])
+    await browser.sees("while one looks")
     assert browser.errors == []
 
 

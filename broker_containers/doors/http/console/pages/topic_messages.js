@@ -6,6 +6,7 @@ import { html, useEffect, useRef, useState } from "../html.js";
 import { Act, Card, CopyAs, CopyButton, Dialog, Empty, Facts, Field, Note, Table, Time, Trouble } from "../parts.js";
 import { may } from "../rights.js";
 import { setQuery } from "../router.js";
+import { each, Merge } from "./message_merge.js";
 
 const PAGE = 50;
 const MOST_SHOWN = 500;
@@ -112,61 +113,70 @@ function asked(query) {
 
 export function Messages({ topic, details, query }) {
   const partitions = details.partitions ? details.logs.map((log) => log.topic) : [];
-  const source = partitions.includes(query.partition) ? query.partition : partitions[0] ?? topic;
+  const chosen = partitions.includes(query.partition) ? query.partition : null;
+  const source = chosen ?? topic;
+  const sources = chosen || !partitions.length ? [source] : partitions;
+  const several = sources.length > 1;
   const [form, setForm] = useState(query);
-  const [state, setState] = useState({ messages: [], next: null, atEnd: false, scanned: 0, busy: true, problem: null });
+  const [state, setState] = useState({ messages: [], atEnd: false, scanned: 0, busy: true, problem: null });
   const [open, setOpen] = useState(null);
   const [tail, setTail] = useState(false);
-  const stop = useRef(null);
-  const path = `/topics/${topicPath(source)}/message-search`;
-  const parameters = asked(query);
+  const running = useRef(null);
+  const pathOf = (name) => `/topics/${topicPath(name)}/message-search`;
+  const parameters = asked(several ? { ...query, offset: undefined } : query);
 
   const search = async (more) => {
-    stop.current?.abort();
+    running.current?.abort.abort();
     const abort = new AbortController();
-    stop.current = abort;
-    const filtered = Boolean(query.key || query.text);
-    let { messages, next, scanned } = more ? state : { messages: [], next: null, scanned: 0 };
-    const wanted = messages.length + PAGE;
+    const ask = (name, next) => {
+      const page = { ...parameters };
+      if (next !== null) page[parameters.newest_first ? "before" : "start"] = next;
+      return get(pathOf(name), page, running.current.abort.signal);
+    };
+    const merge = (more && running.current?.merge) || new Merge(sources, ask, Boolean(parameters.newest_first));
+    running.current = { abort, merge };
+    const show = (messages, busy) => {
+      if (abort.signal.aborted) return;
+      setState({ messages: messages.slice(-MOST_SHOWN), atEnd: merge.atEnd, scanned: merge.scanned, busy, problem: null });
+    };
     setState((last) => ({ ...last, busy: true, problem: null }));
     try {
-      for (;;) {
-        const page = { ...parameters };
-        if (next !== null) page[parameters.newest_first ? "before" : "start"] = next;
-        const found = await get(path, page, abort.signal);
-        messages = [...messages, ...found.messages].slice(-MOST_SHOWN);
-        next = found.next_offset;
-        scanned += found.scanned;
-        const busy = filtered && !found.at_end && messages.length < wanted;
-        setState({ messages, next, atEnd: found.at_end, scanned, busy, problem: null, end: found.end_offset });
-        if (!busy) return;
-      }
+      show(await merge.more(PAGE, (messages) => show(messages, true)), false);
     } catch (problem) {
-      if (problem.name !== "AbortError") setState((last) => ({ ...last, busy: false, problem }));
+      if (!abort.signal.aborted) setState((last) => ({ ...last, busy: false, problem }));
+      abort.abort();
     }
   };
 
   useEffect(() => {
     setTail(false);
     search(false);
-    return () => stop.current?.abort();
+    return () => running.current?.abort.abort();
   }, [source, query.key, query.text, query.offset, query.time, query.oldest]);
 
   useEffect(() => {
     if (!tail) return undefined;
     const abort = new AbortController();
-    let at = null;
+    const at = new Map();
     let timer;
+    const newer = async (name) => {
+      const path = pathOf(name);
+      if (!at.has(name)) {  // from the end that the search saw, unless that is long ago
+        const { end_offset: end } = await get(path, { limit: 1, newest_first: true }, abort.signal);
+        at.set(name, Math.max(running.current.merge.end.get(name) ?? end, end - PAGE));
+      }
+      const found = await get(path, { ...parameters, newest_first: undefined, start: at.get(name), limit: 200 }, abort.signal);
+      at.set(name, found.next_offset);
+      if (found.messages.length) {
+        const messages = found.messages.map((message) => ({ ...message, topic: name })).toReversed();
+        setState((last) => ({ ...last, messages: [...messages, ...last.messages].slice(0, MOST_SHOWN) }));
+      }
+    };
     const step = async () => {
       try {
-        if (at === null) at = (await get(path, { limit: 1, newest_first: true }, abort.signal)).end_offset;
-        const found = await get(path, { ...parameters, newest_first: undefined, start: at, limit: 200 }, abort.signal);
-        at = found.next_offset;
-        if (found.messages.length) {
-          setState((last) => ({ ...last, messages: [...found.messages.toReversed(), ...last.messages].slice(0, MOST_SHOWN) }));
-        }
+        await each(sources, newer);
       } catch (problem) {
-        if (problem.name === "AbortError") return;
+        if (abort.signal.aborted) return;
         setState((last) => ({ ...last, problem }));
       }
       timer = setTimeout(step, TAIL_MS);
@@ -189,22 +199,23 @@ export function Messages({ topic, details, query }) {
   };
   const words = ["sulina peek", source, `--count ${PAGE}`];
   if (query.time) words.push(`--from ${new Date(query.time).toISOString()}`);
-  else if (query.offset) words.push(`--from ${query.offset}`);
+  else if (parameters.start) words.push(`--from ${parameters.start}`);
   else if (!query.oldest && !query.key && !query.text) words[2] = `--last ${PAGE}`;
   if (query.key) words.push(`--key ${shellWord(query.key)}`);
   if (query.text) words.push(`--text ${shellWord(query.text)}`);
   const cli = words.join(" ");
   return html`<${Card} title="Messages" actions=${html`
-      <${CopyAs} cli=${cli} path=${path} query=${parameters} />
-      ${state.messages.some((each) => each.attributes["x-original-topic"]) && html`<${Replay} topic=${source} />`}
+      <${CopyAs} cli=${cli} path=${several ? undefined : pathOf(source)} query=${parameters} />
+      ${!several && state.messages.some((row) => row.attributes["x-original-topic"]) && html`<${Replay} topic=${source} />`}
       <button type="button" aria-pressed=${tail} onClick=${() => setTail(!tail)}>${tail ? "Stop the live tail" : "Live tail"}</button>
       ${may("produce", topic) && html`<${Publish} topic=${topic} done=${() => !tail && search(false)} />`}`}>
     <form class="filters" onSubmit=${submit}>
-      ${partitions.length > 0 && html`<${Field} label="Partition"><select value=${source} onChange=${(event) => setQuery({ partition: event.target.value })}>
+      ${partitions.length > 0 && html`<${Field} label="Partition"><select value=${chosen ?? ""} onChange=${(event) => setQuery({ partition: event.target.value, offset: "" })}>
+        <option value="">all</option>
         ${partitions.map((each) => html`<option>${each}</option>`)}</select><//>`}
       <${Field} label="Key"><input type="search" value=${form.key ?? ""} onInput=${(event) => set({ key: event.target.value })} /><//>
       <${Field} label="Text"><input type="search" value=${form.text ?? ""} onInput=${(event) => set({ text: event.target.value })} /><//>
-      <${Field} label="From offset"><input type="number" min="0" value=${form.offset ?? ""} onInput=${(event) => set({ offset: event.target.value })} /><//>
+      ${!several && html`<${Field} label="From offset"><input type="number" min="0" value=${form.offset ?? ""} onInput=${(event) => set({ offset: event.target.value })} /><//>`}
       <${Field} label="From time"><input type="datetime-local" step="1" value=${form.time ?? ""} onInput=${(event) => set({ time: event.target.value })} /><//>
       <${Field} label="Order"><select value=${form.oldest ?? ""} onChange=${(event) => set({ oldest: event.target.value })}>
         <option value="">newest first</option><option value="true">oldest first</option></select><//>
@@ -212,23 +223,24 @@ export function Messages({ topic, details, query }) {
     </form>
     ${tail && html`<p class="muted" role="status">New messages appear on top as they arrive; the last ${count(MOST_SHOWN)} are kept here.</p>`}
     ${state.problem && html`<${Trouble} problem=${state.problem} retry=${() => search(false)} />`}
-    <${Table} label="Messages" rows=${state.messages} rowKey=${(row) => row.offset} onRow=${setOpen}
+    <${Table} label="Messages" rows=${state.messages} rowKey=${(row) => `${row.topic}:${row.offset}`} onRow=${setOpen}
       empty=${state.busy ? html`<div class="loading" role="status">Searching…</div>`
         : query.key || query.text
           ? html`<${Empty} title="No message matches">${count(state.scanned)} messages were looked at. The key must be the whole key, the text any part of payload, key or attributes.<//>`
           : html`<${Empty} title="There are no messages here">Publish one with the button above, or <code>sulina produce ${topic} "hello"</code><//>`}
       columns=${[
         { label: "Offset", number: true, cell: (row) => html`<button type="button" class="plain small" onClick=${() => setOpen(row)}>${count(row.offset)}</button>` },
+        several && { label: "Partition", number: true, cell: (row) => row.topic.match(/\d+$/)[0] },
         { label: "Published", cell: (row) => html`<${Time} us=${row.time_us} exact />` },
         { label: "Key", cell: (row) => html`<code class="short" title=${text(row, "key")}>${text(row, "key")}</code>` },
         { label: "Payload", className: "payload-cell", cell: (row) => html`<div class="payload">${row.decoded ?? text(row, "payload")}</div>` },
         { label: "Size", number: true, cell: (row) => bytes(row.size) },
-      ]} />
+      ].filter(Boolean)} />
     ${!tail && state.messages.length > 0 && html`<div class="pages">
       <span class="muted" role="status">${count(state.messages.length)} shown${query.key || query.text ? `, ${count(state.scanned)} looked at` : ""}${state.busy ? "; searching…" : state.atEnd ? "; that is all" : ""}</span>
       <span class="actions">
-        ${state.busy && html`<button type="button" onClick=${() => { stop.current?.abort(); setState((last) => ({ ...last, busy: false })); }}>Stop</button>`}
+        ${state.busy && html`<button type="button" onClick=${() => { running.current?.abort.abort(); setState((last) => ({ ...last, busy: false })); }}>Stop</button>`}
         <button type="button" disabled=${state.atEnd || state.busy} onClick=${() => search(true)}>More</button></span></div>`}
-    ${open && html`<${Message} message=${open} topic=${source} close=${() => setOpen(null)} />`}
+    ${open && html`<${Message} message=${open} topic=${open.topic} close=${() => setOpen(null)} />`}
   <//>`;
 }
