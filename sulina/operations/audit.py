@@ -24,7 +24,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """Records of the audit trail, in the order in which they were written."""
+    """Records of the audit trail, in the order in which they were written or the reverse."""
 
     records: tuple[AuditRow, ...]
     next_offset: Annotated[Count, "Where to continue."]
@@ -55,5 +55,8 @@ class AuditOperations(OperationGroup, name="audit"):
         outcome: AuditOutcome | None = None,
         since_us: Count = 0,
         until_us: Annotated[Count | None, "null is no limit."] = None,
+        newest_first: Annotated[
+            bool, "Begin with the newest, or with the one before ``offset``."
+        ] = False,
     ) -> AuditPage:
         """List audit records; a page may be empty although more follow."""

@@ -14,6 +14,7 @@ import pytest
 
 import sulina
 from broker_containers.audit.trail import AuditSettings
+from broker_containers.operations import audit as handler
 from broker_containers.security.access import ANYONE, Caller
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.retention import Retention
@@ -23,6 +24,7 @@ from sulina.cli.admin.audit import _pages
 from sulina.errors import Refused, Retriable
 from sulina.metadata.keys import audit
 from sulina.names import TopicName
+from sulina.operations.audit import AuditRow
 from sulina.operations.declaration import FORWARDED
 from tests.auth.broker import ROOT, Guarded, bearer, guarded_broker
 from tests.auth.test_doors import admin_calls
@@ -419,6 +421,29 @@ async def test_a_removed_end_of_the_trail_is_found(tmp_path: Path) -> None:
             verifier.add(row.offset, row.record)
         verifier.finish()
         assert "missing at the end" in verifier.problems[0].text
+
+
+async def test_the_trail_is_read_from_its_end(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "_PAGE", 4)  # several windows
+    for number in range(5):
+        await guarded.root.admin.namespaces.create(f"n{number}")
+    expected = (await guarded.root.admin.audit.list(offset=0)).records[::-1]
+    found: list[AuditRow] = []
+    offset: int | None = None
+    while True:
+        page = await guarded.root.admin.audit.list(offset=offset, limit=3, newest_first=True)
+        found += page.records
+        offset = page.next_offset
+        if page.at_end:
+            break
+    known = {row.offset for row in expected}
+    assert [row for row in found if row.offset in known] == list(expected)
+    acts = await guarded.root.admin.audit.list(
+        operation="namespace.create", event=AuditEvent.ACT, newest_first=True, limit=2
+    )
+    assert [row.record.resource for row in acts.records if row.record] == ["n4", "n3"]
 
 
 async def test_records_also_go_to_a_file(tmp_path: Path) -> None:

@@ -208,7 +208,6 @@ async def test_a_key_is_found_in_all_partitions_at_once(browser: Browser, site: 
     rows = f"{texts}.map((each) => each.innerText)"
     newest = ["odd 2", "odd 1", "odd 0", *(f"order {number}" for number in range(69, -1, -1))]
     assert await browser.run(rows) == newest[:50]
-    await picture(browser, "partitions")
     assert await browser.accessibility_problems() == []
     await browser.click("More")
     await browser.sees("73 shown", "that is all")
@@ -229,6 +228,20 @@ async def test_a_key_is_found_in_all_partitions_at_once(browser: Browser, site: 
     letter = NewMessage(b"while one looks")
     await site.client.admin.messages.publish(f"{topic}-part-1", [letter])
     await browser.sees("while one looks")
+    assert browser.errors == []
+
+
+async def test_the_overview_says_what_changed_last(browser: Browser, site: Site) -> None:
+    await site.sampler.take()
+    await site.client.admin.topics.create("/default/changed")
+    await site.client.admin.topics.policy("/default/changed", retention_bytes=1 << 30)
+    await sign_in(browser, site)
+    await browser.sees("Changed last", "topic create", "topic policy")
+    rows = "document.querySelector('[aria-label=\"Changed last\"] tbody').innerText"
+    first = (await browser.run(rows)).split("done")[0]
+    assert "topic policy" in first and "root" in first
+    await browser.click("/default/changed")
+    await browser.sees("There are no messages here")
     assert browser.errors == []
 
 

@@ -1,7 +1,7 @@
 // Everything in one look: health, rates, backlog, latency, storage, and what changed last.
 
 import { Chart, Sparkline } from "../chart.js";
-import { byteRate, bytes, compact, count, duration, millis, percent, rate } from "../format.js";
+import { byteRate, bytes, compact, count, duration, millis, percent, rate, words } from "../format.js";
 import { get } from "../api.js";
 import { html } from "../html.js";
 import { useLive } from "../live.js";
@@ -9,9 +9,12 @@ import { Card, CopyAs, Empty, Loaded, Meter, Note, Page, Pill, Stat, Table, Time
 import { may } from "../rights.js";
 import { link, topicLink } from "../router.js";
 import { Concerns } from "./attention.js";
+import { Outcome } from "./security.js";
 import { diskKind } from "./storage.js";
 
 const MINUTES = 15;
+const SHOWN = 8;
+const TRAIL = "/system/audit";
 
 /** The disks of brokers that store messages themselves, and of storage nodes. */
 function disksOf(brokers, storage) {
@@ -83,16 +86,60 @@ function Busiest({ overview }) {
   <//>`;
 }
 
-function Changes() {
-  const changes = useLoaded(() => get("/config/history", { limit: 6 }), [], 30000);
+function Settings() {
+  const changes = useLoaded(() => get("/config/history", { limit: SHOWN }), [], 30000);
   return html`<${Card} title="Settings changed last" actions=${html`<a href=${link(["settings"])}>All settings</a>`}>
     <${Loaded} from=${changes}>${(rows) => html`<${Table} label="Settings changed last" rows=${rows} rowKey=${(row) => row.number}
-      empty=${html`<${Empty} title="Nothing was changed">All settings have the values that the brokers started with.<//>`}
+      empty=${html`<${Empty} title="Nothing was changed">All settings have the values that the brokers started with. Brokers started with <code>--audit on</code> show all changes here.<//>`}
       columns=${[
         { label: "When", cell: (row) => html`<${Time} us=${row.at_us} relative />` },
         { label: "Setting", cell: (row) => row.name },
         { label: "Value", cell: (row) => html`${row.old ?? "default"} → ${row.new ?? "default"}` },
         { label: "By", cell: (row) => row.by || "–" },
+      ]} />`}<//>
+  <//>`;
+}
+
+/** Pages of what changes are about, by the first word of the operation. */
+const PLACES = {
+  balance: ["balance"], binding: ["security"], broker: ["brokers"], config: ["settings"], principal: ["security"],
+  role: ["security"], schema: ["schemas"], schemas: ["schemas"], storage: ["storage"], token: ["security"],
+};
+
+function placeOf({ operation, resource }) {
+  if (/^\/[^/\s]+\/[^/\s]+$/.test(resource) && operation !== "topic.delete") return topicLink(resource);
+  const page = PLACES[operation.split(".")[0]];
+  return page && link(page);
+}
+
+/** What an act was given is in its record; how it ended is in a later one, which is newer. */
+function acts(records) {
+  const ended = new Map(records.filter((each) => each.event === "outcome")
+    .map((each) => [`${each.broker} ${each.act}`, each]));
+  return records.filter((each) => each.event === "act").slice(0, SHOWN)
+    .map((each) => ({ ...each, end: ended.get(`${each.broker} ${each.sequence}`) }));
+}
+
+function Changes() {
+  const trail = useLoaded((signal) => get("/topic-search", { text: TRAIL, limit: 1 }, signal), []);
+  return html`<${Loaded} from=${trail}>${(found) => (found.total ? html`<${Audited} />` : html`<${Settings} />`)}<//>`;
+}
+
+function Audited() {
+  const changes = useLoaded((signal) => get("/audit", { newest_first: true, limit: 100 }, signal), [], 30000);
+  return html`<${Card} title="Changed last" actions=${html`<a href=${link(["security"], { tab: "audit" })}>The audit trail</a>`}>
+    <${Loaded} from=${changes}>${(page) => html`<${Table} label="Changed last" rows=${acts(page.records.map((each) => each.record).filter(Boolean))}
+      rowKey=${(row) => `${row.broker} ${row.sequence}`}
+      empty=${html`<${Empty} title="Nothing was changed">Topics, policies, cursors, rights, brokers and settings that somebody changes appear here.<//>`}
+      columns=${[
+        { label: "When", cell: (row) => html`<${Time} us=${row.time_us} relative />` },
+        { label: "Who", cell: (row) => row.principal || "–" },
+        { label: "What", cell: (row) => words(row.operation.replaceAll(".", " ")) },
+        { label: "On", cell: (row) => {
+          const place = placeOf(row);
+          return html`<span class="name">${place ? html`<a href=${place}>${row.resource || "the cluster"}</a>` : row.resource}</span>`;
+        } },
+        { label: "Outcome", cell: (row) => html`<${Outcome} of=${row.end ?? row} />` },
       ]} />`}<//>
   <//>`;
 }

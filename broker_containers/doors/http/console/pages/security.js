@@ -144,16 +144,18 @@ function Roles() {
 
 const OUTCOMES = { done: "good", failed: "bad", refused: "bad", unknown: "warn", started: "" };
 
+export const Outcome = ({ of }) => html`<${Pill} kind=${OUTCOMES[of.outcome] ?? ""} title=${of.detail}>${of.outcome || of.event}<//>`;
+
 function Audit() {
-  const found = useLoaded((signal) => get("/audit", { since_us: (Date.now() - 86400000) * 1000, limit: 200 }, signal), []);
+  const found = useLoaded((signal) => get("/audit", { since_us: (Date.now() - 86400000) * 1000, limit: 200, newest_first: true }, signal), []);
   if (found.problem && !found.value) return html`<${Card} title="Audit trail"><${Trouble} problem=${found.problem} /><//>`;
-  return html`<${Card} title="Audit trail, the last day" actions=${html`<${CopyAs} cli="sulina security audit" path="/audit" query=${{ limit: 200 }} />`}>
-    <${Loaded} from=${found}>${(page) => html`<${Table} label="Audit trail" rows=${page.records.map((each) => each.record).filter(Boolean).toReversed()} empty=${html`<${Empty} title="Nothing was recorded today">Changes, sign-ins and refusals appear here.<//>`} columns=${[
+  return html`<${Card} title="Audit trail, the last day" actions=${html`<${CopyAs} cli="sulina security audit" path="/audit" query=${{ limit: 200, newest_first: true }} />`}>
+    <${Loaded} from=${found}>${(page) => html`<${Table} label="Audit trail" rows=${page.records.map((each) => each.record).filter(Boolean)} empty=${html`<${Empty} title="Nothing was recorded today">Changes, sign-ins and refusals appear here.<//>`} columns=${[
       { label: "When", cell: (row) => html`<${Time} us=${row.time_us} />` },
       { label: "Who", cell: (row) => row.principal },
       { label: "What", cell: (row) => row.operation || row.event },
       { label: "On", cell: (row) => html`<span class="name">${row.resource}</span>` },
-      { label: "Outcome", cell: (row) => html`<${Pill} kind=${OUTCOMES[row.outcome] ?? ""}>${row.outcome || row.event}<//>` },
+      { label: "Outcome", cell: (row) => html`<${Outcome} of=${row} />` },
       { label: "Why", cell: (row) => html`<small class="name">${row.detail}</small>` },
     ]} />`}<//>
   <//>`;
