@@ -87,7 +87,7 @@ def check_times(
     if expires - min(now_us, issued or now_us) > max_seconds * _SECOND_US + skew_us:
         raise wrong_token(
             f"it is valid for more than {max_seconds / 3600:g} hours: get one that expires "
-            "earlier, or change --auth-jwt-max-age"
+            "earlier (danube-admin: --ttl), or change --auth-jwt-max-age"
         )
     return expires + skew_us
 
