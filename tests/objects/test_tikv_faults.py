@@ -88,6 +88,28 @@ async def test_whichever_request_of_a_put_in_parts_fails_the_object_is_made_once
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE], ids=["one transaction", "parts"])
+async def test_a_commit_of_which_no_answer_ever_comes_is_found_by_the_next_attempt(
+    tikv_cluster: TikvCluster, store: ObjectStore, data: bytes
+) -> None:
+    at, lost = Layout("faults").object("a"), 0
+
+    def choose(request: Request) -> Fault | None:
+        nonlocal lost
+        if request.path != methods.COMMIT or at not in request.keys:
+            return None
+        lost += 1
+        return Fault.LOST
+
+    tikv_cluster.choose = choose
+    assert (await store.put("a", chunks_of(data))).size == len(data)
+    assert lost > 1
+    tikv_cluster.heal()
+    assert await store.get("a", 0, len(data)) == data
+    with pytest.raises(AlreadyExists):
+        await store.put("a", chunks_of(data))
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["one transaction", "parts"])
 async def test_whichever_request_is_the_last_of_a_process_nothing_is_half_made(
     tikv_cluster: TikvCluster, store: ObjectStore, data: bytes
 ) -> None:
