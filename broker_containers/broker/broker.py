@@ -220,8 +220,8 @@ class Broker:
     # ---- topics ----
 
     def loaded(self) -> Iterator[Topic]:
-        """The open topics."""
-        for task in self._topics.values():
+        """The open topics. Others may be opened and closed before the next one is taken."""
+        for task in list(self._topics.values()):
             if task.done() and not task.cancelled() and task.exception() is None:
                 yield task.result()
 

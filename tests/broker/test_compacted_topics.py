@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from broker_containers.broker.settings import BrokerSettings
@@ -31,6 +32,8 @@ from tests.broker.actions import (
 from tests.broker.cluster import Cluster
 
 TOPIC = "/default/profiles"
+HELPER = "storage_grpc.tier.helper"
+"""What the command of the process that replaces objects has in it."""
 KEYS = [f"k{number}" for number in range(10)]
 
 
@@ -118,6 +121,28 @@ async def test_consumers_pass_over_the_gaps_and_their_cursors_reach_the_end(
     assert (await look(client, TOPIC, "before"))["backlog"] == 0
     async with client.table(TOPIC) as table:
         assert dict(table) == {key: b"%s 4" % key.encode() for key in KEYS}
+
+
+async def test_compaction_goes_on_when_its_process_is_killed(
+    cluster: Cluster, client: Client
+) -> None:
+    await fill(client)
+    assert cluster.tier is not None
+    lake = Path(cluster.tier.removeprefix("file://"))
+
+    async def killed_at_work() -> bool:
+        if not any(lake.rglob("*objects-are-being-replaced*")):
+            return False
+        children = psutil.Process().children()
+        working = [each for each in children if HELPER in " ".join(each.cmdline())]
+        for each in working:
+            each.kill()
+        return bool(working)
+
+    await client.admin.topics.policy(TOPIC, compact=True)
+    await eventually(killed_at_work)
+    await compact(client)
+    assert [each.payload for each in await read_messages(client, TOPIC)] == NEWEST
 
 
 async def test_what_was_in_flight_when_frames_were_cut_is_delivered_again(client: Client) -> None:

@@ -19,6 +19,7 @@ from storage_grpc.tier.tier import head_of, key_of
 from sulina.metadata.keys.ledger_list import CompactionState
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef
 from sulina.metadata.keys.policy import Policy
+from sulina.names import TopicName
 from sulina.wire.decode import Frame
 from sulina.wire.encode import Origin, encode_frame
 from sulina.wire.tombstones import is_tombstone, tombstone_attributes
@@ -296,6 +297,26 @@ async def test_a_deleted_key_does_not_come_back_with_what_is_restored(restored: 
         await scene.compact(100)
     assert state_of(await scene.read()) == state_of(scene.published)
     assert {each.key for each in await scene.read()} == {b"k4"}, "and the tombstones go"
+    await scene.world.close()
+
+
+async def test_topics_may_be_opened_and_closed_while_others_are_compacted() -> None:
+    scene = Scene(await make_world(settings=SMALL, row_group_bytes=300))
+    await scene.start()
+    broker = scene.broker
+    opened = await broker.topic(scene.log.topic)
+    opened.policy = POLICY
+    for _ in range(3):
+        await scene.publish([(1, False)])
+        await scene.tier()
+
+    async def open_another(moment: str, what: str) -> None:
+        await broker.topic(TopicName.parse(f"/default/other-{len(broker.names())}"))
+
+    scene.world.objects.hook = open_another
+    await broker.compacting.round()
+    assert broker.compacting.counters.objects == 1
+    assert len(broker.names()) > 1
     await scene.world.close()
 
 
