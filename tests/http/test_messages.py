@@ -74,6 +74,9 @@ async def test_messages_expire_by_a_header_or_a_field(
     listed = {"messages": [{"payload": "x", "expires_ms": 1}, {"payload": "y"}]}
     answer = await http("POST", messages(topic), listed, headers=SEVERAL)
     assert answer.status == 400 and "expire together" in answer.json["detail"]
+    beside = {"messages": [{"payload": "x"}], "expires_ms": 1}
+    answer = await http("POST", messages(topic), beside, headers=SEVERAL)
+    assert "goes into each one" in answer.problem(400, "refused")
     await http.ok("POST", messages(topic), data=b"long", headers={"Sulina-Expires-Ms": "3600000"})
     async with (
         sulina.connect(url) as client,

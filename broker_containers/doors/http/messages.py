@@ -82,7 +82,13 @@ class HttpPublishing:
         if request.query:
             raise Refused("publishing takes no parameters: key and attributes go in headers")
         if request.content_type == MESSAGES_TYPE:
-            listed = _LIST.decode(json_object(body).get("messages"), "messages")
+            fields = json_object(body)
+            if unknown := sorted(fields.keys() - {"messages"}):
+                raise Refused(
+                    f"there is no field {unknown[0]!r} beside messages: what is said of a message, "
+                    "such as expires_ms, goes into each one"
+                )
+            listed = _LIST.decode(fields.get("messages"), "messages")
             return PublishedMessages(tuple(await self._send(name, [*map(_traced, listed)])))
         headers = request.headers
         attributes = {
