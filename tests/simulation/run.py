@@ -1,6 +1,8 @@
 """``python -m tests.simulation --seeds 0-299``: runs many seeds on all cores.
 
-A failing seed is shown with the end of its trace and the command that repeats it.
+A failing seed is shown with the end of its trace and the command that repeats it. Where the output
+is no terminal, a line every ten seconds names the seeds that have ended, and each violation is
+shown as soon as it is found, so that a run which is stopped tells what it has tried.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 from rich.console import Console
 from rich.progress import (
@@ -29,6 +32,7 @@ from tests.simulation.simulate import RunOutcome, simulate
 from tests.simulation.switches import Switches
 
 _SHOWN = 60
+_PROGRESS_SECONDS = 10.0
 Mode = dict[str, bool]
 """The kind of world: ``services``, ``tier``, ``tables``, ``life``."""
 
@@ -171,18 +175,42 @@ def _run(
         TimeRemainingColumn(),
     )
     failed: list[RunOutcome] = []
+    ended: list[int] = []
     events = records = 0
-    began = time.perf_counter()
+    began = said = time.perf_counter()
     with Progress(*columns, console=console, transient=True) as progress:
         bar = progress.add_task("", total=len(seeds), failed=0)
         for outcome in run_many(seeds, jobs, without, **mode):
             events += outcome.events
             records += outcome.records
+            ended.append(outcome.seed)
             if outcome.violation is not None:
                 failed.append(outcome)
+                if not console.is_terminal:
+                    _say(console, f"seed {outcome.seed}: {outcome.violation}")
             progress.update(bar, advance=1, failed=len(failed))
+            if not console.is_terminal and time.perf_counter() - said >= _PROGRESS_SECONDS:
+                said = time.perf_counter()
+                _say(console, progress_line(ended, len(seeds), len(failed)))
     failed.sort(key=lambda outcome: outcome.seed)
     return Summary(len(seeds), failed, events, records, time.perf_counter() - began)
+
+
+def progress_line(ended: Iterable[int], total: int, failed: int) -> str:
+    """Which seeds have ended, as ``--seeds`` takes them."""
+    seeds = sorted(ended)
+    # In a row of consecutive seeds, the difference between a seed and its place is the same.
+    rows = [
+        [seed for _, seed in row]
+        for _, row in groupby(enumerate(seeds), key=lambda pair: pair[1] - pair[0])
+    ]
+    ranges = ",".join(str(row[0]) if len(row) == 1 else f"{row[0]}-{row[-1]}" for row in rows)
+    return f"{len(seeds)} of {total} seeds ended, {failed} failed: {ranges}"
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.file.flush()
 
 
 def _report(console: Console, outcome: RunOutcome, without: str | None, mode: Mode) -> None:

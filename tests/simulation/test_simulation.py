@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.simulation.ablation import look_for, table
-from tests.simulation.run import main, parse_seeds, replay_command
+from tests.simulation.run import main, parse_seeds, progress_line, replay_command
 from tests.simulation.simulate import simulate
 from tests.simulation.switches import (
     CLUSTER_SAFEGUARDS,
@@ -109,6 +109,8 @@ def test_different_seeds_are_different_runs() -> None:
 
 def test_seeds_are_named_as_numbers_and_ranges() -> None:
     assert parse_seeds("3,8,20-22") == [3, 8, 20, 21, 22]
+    line = progress_line([22, 3, 20, 8, 21], total=9, failed=1)
+    assert line == "5 of 9 seeds ended, 1 failed: 3,8,20-22"
 
 
 def test_a_failing_seed_is_reported_with_the_command_that_repeats_it(
