@@ -264,6 +264,33 @@ async def test_new_messages_appear_in_the_live_tail(browser: Browser, site: Site
     assert browser.errors == []
 
 
+async def run_copied(browser: Browser, site: Site) -> None:
+    """Run both commands that the dialog offers, for sulina and for curl."""
+    shown = "[...document.querySelectorAll('dialog[open] .command')]"
+    words = "[each.querySelector('span').textContent, each.querySelector('code').textContent]"
+    commands = dict(await browser.run(f"{shown}.map((each) => {words})"))
+    assert list(commands) == ["sulina", "curl"]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    place = {"SULINA_URL": site.client_url, "SULINA_TOKEN": ROOT, "PATH": path}
+    script = "set -e\n" + "\n".join(commands.values())
+    process = await asyncio.create_subprocess_exec("sh", "-c", script, env={**os.environ, **place})
+    assert await process.wait() == 0
+
+
+async def test_a_schema_is_registered_by_the_copied_commands(browser: Browser, site: Site) -> None:
+    definition = """{"type": "object", "title": "an order's form"}"""
+    await sign_in(browser, site, "#/schemas")
+    await browser.click("Register a schema")
+    await browser.fill("Subject", "orders")
+    await browser.fill("Definition", definition)
+    await run_copied(browser, site)
+    versions = await site.client.admin.schemas.versions("orders")
+    found = await site.client.admin.schemas.get("orders")
+    await site.client.admin.schemas.delete("orders")
+    assert len(versions) == 1 and json.loads(found.definition) == json.loads(definition)
+    assert browser.errors == []
+
+
 async def test_copied_commands_do_what_the_page_does(browser: Browser, site: Site) -> None:
     topic, payload = "/default/copied", """it's "$HOME" & `more`"""
     await site.client.admin.topics.create(topic)
@@ -273,14 +300,7 @@ async def test_copied_commands_do_what_the_page_does(browser: Browser, site: Sit
     await browser.fill("Key", "k 1")
     await browser.fill("Attribute", "colour")
     await browser.fill("Value", "light green")
-    shown = "[...document.querySelectorAll('dialog[open] .command code')]"
-    commands = await browser.run(f"{shown}.map((each) => each.textContent)")
-    assert [each.split()[0] for each in commands] == ["sulina", "curl"]
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    place = {"SULINA_URL": site.client_url, "SULINA_TOKEN": ROOT, "PATH": path}
-    script = "set -e\n" + "\n".join(commands)
-    process = await asyncio.create_subprocess_exec("sh", "-c", script, env={**os.environ, **place})
-    assert await process.wait() == 0
+    await run_copied(browser, site)
     found = (await site.client.admin.messages.search(topic)).messages
     expected = (payload.encode(), b"k 1", {"colour": "light green"})
     assert [(each.payload, each.key, dict(each.attributes)) for each in found] == [expected] * 2

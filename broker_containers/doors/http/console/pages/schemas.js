@@ -86,6 +86,10 @@ export function Versions({ subject }) {
 function Register({ subject, done }) {
   const place = (values) => `/schemas/${encodeURIComponent(subject ?? values.subject)}`;
   const body = ({ type, definition }) => ({ type, definition });
+  const command = ({ subject: name, type, definition }) => {
+    const words = `schema register ${shellWord(subject ?? name)} - --type ${type}`;
+    return `printf %s ${shellWord(definition)} | sulina ${words}`;
+  };
   const [checked, setChecked] = useState(null);
   const check = async (values) => {
     try {
@@ -96,7 +100,7 @@ function Register({ subject, done }) {
   };
   return html`<${Act} label=${subject ? "Register a version" : "Register a schema"} kind=${subject ? "" : "primary"} initial=${{ subject: "", type: "json_schema", definition: "" }}
     act=${(values) => post(`${place(values)}/versions`, body(values))} done=${done}
-    copy=${(values) => ({ verb: "POST", path: `${place(values)}/versions`, body: body(values) })}
+    copy=${(values) => ({ cli: command(values), verb: "POST", path: `${place(values)}/versions`, body: body(values) })}
     fields=${(values, set) => html`
       ${!subject && html`<${Field} label="Subject"><input required value=${values.subject} onInput=${(event) => set({ subject: event.target.value })} /><//>`}
       <${Field} label="Type"><select value=${values.type} onChange=${(event) => set({ type: event.target.value })}>${TYPES.map((each) => html`<option>${each}</option>`)}</select><//>
