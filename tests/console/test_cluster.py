@@ -71,9 +71,14 @@ async def test_a_cluster_is_watched_drained_and_loses_a_broker(
         await browser.sees("Tiering", "/default/t-5", "of 7")
         assert await browser.accessibility_problems() == []
 
-        # A broker is drained, and one sees how far it is.
+        # A broker is drained, and one sees how its topics become fewer, to none.
         await browser.run("location.hash = '#/brokers'")
         await browser.sees("broker-1", "broker-2", "leader")
+        topics = (
+            "Number([...document.querySelectorAll('main tbody tr')]"
+            ".find((row) => row.innerText.includes('broker-2')).cells[2].innerText)"
+        )
+        await browser.until(f"{topics} > 0")
         await browser.until(
             "[...document.querySelectorAll('main tbody tr')]"
             ".find((row) => row.innerText.includes('broker-2'))?.querySelector('button')?.click()"
@@ -81,7 +86,9 @@ async def test_a_cluster_is_watched_drained_and_loses_a_broker(
         )
         await browser.sees("All its topics move to other brokers")
         await browser.click("Drain broker-2")
-        await browser.sees("broker-2 is drained")
+        await browser.sees("broker-2 is drained", "it has no topics any more")
+        await browser.until(f"{topics} === 0")
+        await browser.until("Boolean(document.querySelector('[aria-label=\"0 topics left\"]'))")
         await browser.run("location.hash = '#/balance'")
         await browser.sees("Load of the brokers", "The plan now", "Not moved, by reason")
         assert await browser.accessibility_problems() == []
