@@ -50,7 +50,7 @@ from sulina.runtime.deadline import within
 from sulina.runtime.logs import apply_log_level, log_level_now
 from sulina.runtime.resources import ResourceMonitor
 from sulina.runtime.seam import Clock, Network
-from sulina.runtime.tasks import stop_tasks
+from sulina.runtime.tasks import keep_running, stop_tasks
 from sulina.version import __version__
 from sulina.wire.stream import CommandStream
 
@@ -278,11 +278,15 @@ async def joined_cluster(
             node.election,
             node.liveness,
         )
+        work = {
+            "failure detector": detector.run,
+            "leader tasks": node.leader_tasks.run,
+            "load reports": reporter.run,
+            "isolation monitor": isolation.run,
+        }
         tasks = [
-            asyncio.create_task(detector.run(), name="failure detector"),
-            asyncio.create_task(node.leader_tasks.run(), name="leader tasks"),
-            asyncio.create_task(reporter.run(), name="load reports"),
-            asyncio.create_task(isolation.run(), name="isolation monitor"),
+            asyncio.create_task(keep_running(name, run, node.broker.clock), name=name)
+            for name, run in work.items()
         ]
         try:
             async with node.synchronizer:

@@ -61,7 +61,7 @@ from sulina.metadata.store import MetadataStore
 from sulina.model import Delivery
 from sulina.names import TopicName
 from sulina.runtime.seam import Clock
-from sulina.runtime.tasks import stop_tasks
+from sulina.runtime.tasks import keep_running, stop_tasks
 
 _log = logging.getLogger(__name__)
 
@@ -190,14 +190,18 @@ class Broker:
     async def __aenter__(self) -> Broker:
         await namespaces.create_first(self.store)
         await self.quotas.__aenter__()
+        work = {
+            "storing cursors": self.cursors.run,
+            "retention": self.retention.run,
+            "tiering": self.tiering.run,
+            "merging objects": self.merging.run,
+            "compaction": self.compacting.run,
+            "erasure": self.erasing.run,
+            "deleting objects": self.object_cleanup.run,
+        }
         self._background = [
-            asyncio.create_task(self.cursors.run()),
-            asyncio.create_task(self.retention.run()),
-            asyncio.create_task(self.tiering.run()),
-            asyncio.create_task(self.merging.run()),
-            asyncio.create_task(self.compacting.run()),
-            asyncio.create_task(self.erasing.run()),
-            asyncio.create_task(self.object_cleanup.run()),
+            asyncio.create_task(keep_running(name, run, self.clock), name=name)
+            for name, run in work.items()
         ]
         return self
 
