@@ -19,6 +19,8 @@ from tests.support.server import SulinaProcess
 _SETTINGS: Final = ("--tier-after", "5", "--tier-local", "0")
 _DEAD_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.1
+_NOTICED_SECONDS: Final = 120.0
+"""The most that it takes, unless the committers have ended, which then never notice."""
 
 
 class Brokers(Protocol):
@@ -89,12 +91,13 @@ class CatalogProcess:
         return sum(log.read_text().count("trying again") for log in self.logs)
 
     async def away_for(self, seconds: float) -> None:
-        """Dead for so long, and until a committer noticed."""
+        """Kill it, and start it again after ``seconds``, once a committer has noticed."""
         before = self.failures
         self.server.kill()
         await asyncio.sleep(seconds)
-        while self.failures == before:
-            await asyncio.sleep(_LOOK_SECONDS)
+        async with asyncio.timeout(_NOTICED_SECONDS):
+            while self.failures == before:
+                await asyncio.sleep(_LOOK_SECONDS)
         await asyncio.to_thread(self.server.start)
 
 
