@@ -111,6 +111,23 @@ def test_a_subscription_command_works_on_every_partition(
     assert sulina("subscription", "list", topic, "--json").json() == []
 
 
+def test_dead_letters_are_replayed_from_where_it_ended_last(
+    sulina: SulinaCommand, direct: BlockingClient, topic: str
+) -> None:
+    letters = f"{topic}-failed"
+    direct.admin("topic.create", topic=letters)
+    direct.publish(letters, "of somebody else")
+    sulina("produce", letters, "one", "two", "--attribute", f"x-original-topic={topic}")
+    ran = sulina("topic", "replay", letters, "--count", "2")
+    assert ran.lines() == [
+        f"{letters}: replayed 1 message (1 to {topic}); 1 message without an origin left out; "
+        "continue with --from 2"
+    ]
+    [found] = sulina("topic", "replay", letters, "--from", "2", "--json").json()
+    assert (found["replayed"], found["next_offset"]) == (1, 3)
+    assert direct.read(topic) == ["one", "two"]
+
+
 def test_a_namespace_is_created_listed_described_and_deleted(
     sulina: SulinaCommand, direct: BlockingClient
 ) -> None:

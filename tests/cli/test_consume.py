@@ -196,18 +196,28 @@ def test_peek_finds_messages_by_key_and_text(sulina: SulinaCommand, topic: str) 
     assert sulina("peek", topic, "--key", "customer-2").lines() == ["more tea"]
     assert sulina("peek", topic, "--text", "tea").lines() == ["a tea", "more tea"]
     assert sulina("peek", topic, "--text", "tea", "--count", "1").lines() == ["a tea"]
+    assert sulina("peek", topic, "--text", "tea", "--last", "1").lines() == ["more tea"]
     assert sulina("peek", topic, "--key", "customer").lines() == []
 
 
-def test_it_prints_all_partitions(
+def test_it_reads_all_partitions_by_time(
     sulina: SulinaCommand, direct: BlockingClient, topic: str
 ) -> None:
-    direct.admin("topic.create", topic=topic, partitions=2)
+    direct.admin("topic.create", topic=topic, partitions=3)
     numbers = [str(number) for number in range(20)]
-    direct.publish(topic, *numbers, keys=numbers)
-    found = sulina("peek", topic, "--count", "20", "--json").json_lines()
-    assert {each["topic"] for each in found} == {f"{topic}-part-0", f"{topic}-part-1"}
-    assert sorted(int(each["payload"]) for each in found) == list(range(20))
+    for number in numbers:  # one by one: messages of a frame may have the same time
+        kind = "odd" if int(number) % 2 else "even"
+        direct.publish(topic, f"{number} {kind}", keys=[number])
+    found = sulina("peek", topic, "--count", "12", "--json").json_lines()
+    assert [each["key"] for each in found] == numbers[:12]
+    assert {each["topic"] for each in found} == {f"{topic}-part-{part}" for part in range(3)}
+    newest = sulina("peek", topic, "--last", "5", "--format", "json").json_lines()
+    assert [each["key"] for each in newest] == numbers[-5:]
+    even = sulina("peek", topic, "--text", "even", "--last", "3").lines()
+    assert even == ["14 even", "16 even", "18 even"]
+    assert sulina("peek", topic, "--key", "7").lines() == ["7 odd"]
+    time = found[9]["publish_time"]
+    assert sulina("peek", topic, "--from", time, "--count", "2").lines() == ["9 odd", "10 even"]
 
 
 def test_a_missing_topic_is_an_error_with_a_remedy(sulina: SulinaCommand, topic: str) -> None:

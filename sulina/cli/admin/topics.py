@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from sulina.cli.admin.copies import copy, restore
+from sulina.cli.admin.dead_letters import replay
 from sulina.cli.admin.erasure import erase
 from sulina.cli.admin.retention import retention
 from sulina.cli.command import CliGroup
@@ -255,6 +256,7 @@ topic.add_command(copy)
 topic.add_command(retention)
 topic.add_command(restore)
 topic.add_command(erase)
+topic.add_command(replay)
 
 
 @topic.command("ledgers", examples=["sulina topic ledgers /default/orders"])

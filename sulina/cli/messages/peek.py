@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from sulina.cli.command import CliCommand
+from sulina.cli.messages.partitions import Filter, found, merged, stored
 from sulina.cli.messages.printing import Printer, printing_options
 from sulina.cli.options import option, options
 from sulina.cli.params import COUNT, FROM, topic_name
@@ -18,9 +21,7 @@ from sulina.cli.settings import CliSettings
 from sulina.model import Start
 
 if TYPE_CHECKING:
-    from sulina import Client
-
-_AT_ONCE: Final = 100
+    from sulina import Client, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ class PeekOptions:
     """What to read, in the order in which the help shows it."""
 
     start: Start | None = option(None, "Where to start. [default: earliest]", **FROM)
-    last: int | None = option(None, "Start this many messages before the end.", type=COUNT)
+    last: int | None = option(
+        None, "Only this many messages, the newest of those asked for.", type=COUNT
+    )
     count: int | None = option(
         None, "Maximum number of messages. [default: 10, or the value of --last]", type=COUNT
     )
@@ -42,7 +45,7 @@ class PeekOptions:
         "sulina peek /default/orders",
         "sulina peek /default/orders --last 5 --show-offset --show-time",
         "sulina peek /default/orders --from 1200 --count 50 --json",
-        "sulina peek /default/orders --key customer-7 --count 3",
+        "sulina peek /default/orders --key customer-7 --last 3",
         "sulina peek /default/orders-part-0 --from 2026-05-01T12:30:00Z",
     ],
 )
@@ -52,10 +55,11 @@ class PeekOptions:
 def peek(
     settings: CliSettings, /, topic: str, options: PeekOptions, form: str | None, **shown: bool
 ) -> None:
-    """Print messages stored in TOPIC.
+    """Print messages stored in TOPIC, the oldest first.
 
-    Nothing is acknowledged, and no subscription changes. Partitions are read one after the other;
-    --last and --count apply to each of them.
+    Nothing is acknowledged, and no subscription changes. All partitions are read at once, and their
+    messages are printed by the time of publishing; --from with an offset starts there in each
+    partition.
     """
     if options.start is not None and options.last is not None:
         raise click.UsageError("give --from or --last, not both")
@@ -64,48 +68,52 @@ def peek(
 
 
 async def _peek(settings: CliSettings, topic: str, options: PeekOptions, printer: Printer) -> None:
-    start = options.start or Start.earliest()
     async with connected(settings) as client:
-        info = await client.topic(topic)
-        for name, _ in info.parts:
-            if options.last is not None:
-                start = await _before_end(client, name, options.last)
-            count = options.count or options.last or 10
-            if options.key or options.text:
-                await _print_found(client, name, start, count, options, printer)
-            else:
-                await _print_from(client, name, start, count, printer)
+        parts = [name for name, _ in (await client.topic(topic)).parts]
+        count = options.count or options.last or 10
+        if options.last is not None:
+            newest = await _newest(client, parts, options.last, options)
+            await write(1, printer(newest[:count]))
+            return
+        start, wanted = options.start or Start.earliest(), _wanted(options)
+        pages = [
+            found(client, part, start, count, wanted, newest_first=False)
+            if wanted
+            else stored(client, part, start, count)
+            for part in parts
+        ]
+        async for messages in merged(pages):
+            await write(1, printer(messages[:count]))
+            count -= len(messages)
+            if count <= 0:
+                return
+
+
+def _wanted(options: PeekOptions) -> Filter:
+    return Filter(options.key, options.text)
+
+
+async def _newest(
+    client: Client, parts: Sequence[str], last: int, options: PeekOptions
+) -> list[Message]:
+    """The newest messages of all partitions together, the oldest of them first."""
+    if wanted := _wanted(options):
+        start = Start.earliest()
+        pages = [found(client, part, start, last, wanted, newest_first=True) for part in parts]
+        matching: list[Message] = []
+        async for messages in merged(pages, newest_first=True):
+            matching += messages
+            if len(matching) >= last:
+                break
+        return matching[:last][::-1]
+    kept: deque[Message] = deque(maxlen=last)
+    starts = [await _before_end(client, part, last) for part in parts]
+    pages = [stored(client, part, at, last) for part, at in zip(parts, starts, strict=True)]
+    async for messages in merged(pages):
+        kept.extend(messages)
+    return list(kept)
 
 
 async def _before_end(client: Client, topic: str, last: int) -> Start:
     log = await client.admin.topics.log(topic)
     return Start.offset(max(log.end_offset - last, 0))
-
-
-async def _print_from(
-    client: Client, topic: str, start: Start, count: int, printer: Printer
-) -> None:
-    at_end = False
-    while count and not at_end:
-        result = await client.read(topic, start, max_records=count)
-        for batch in result:
-            await write(1, printer(batch))
-        count -= len(result)
-        start, at_end = Start.offset(result.next_offset), result.at_end
-
-
-async def _print_found(
-    client: Client, topic: str, start: Start, count: int, options: PeekOptions, printer: Printer
-) -> None:
-    """The broker finds them; each is then read whole."""
-    at_end = False
-    while count and not at_end:
-        found = await client.admin.messages.search(
-            topic, key=options.key, text=options.text, start=start, limit=min(count, _AT_ONCE)
-        )
-        for message in found.messages:
-            one = await client.read(topic, Start.offset(message.offset), max_records=1)
-            for batch in one:
-                await write(1, printer(batch))
-        count -= len(found.messages)
-        start, at_end = Start.offset(found.next_offset), found.at_end

@@ -96,7 +96,9 @@ function Replay({ topic }) {
       const where = Object.entries(done.topics).map(([name, number]) => `${count(number)} to ${name}`).join(", ");
       return { show: `Replayed ${count(done.replayed)} messages${where ? ` (${where})` : ""}; ${count(done.left_out)} name no origin. ${done.at_end ? "That was all." : `Continue at offset ${count(done.next_offset)}.`}` };
     }}
-    copy=${(values) => ({ verb: "POST", path, body: { limit: Number(values.limit), ...(values.from === "" ? {} : { start: { offset: Number(values.from) } }) } })}
+    copy=${(values) => ({
+      cli: `sulina topic replay ${topic}${values.from === "" ? "" : ` --from ${values.from}`} --count ${values.limit || 100}`,
+      verb: "POST", path, body: { limit: Number(values.limit), ...(values.from === "" ? {} : { start: { offset: Number(values.from) } }) } })}
     fields=${(values, set) => html`<div class="filters">
       <${Field} label="From offset" hint="Empty: the oldest"><input type="number" min="0" value=${values.from} onInput=${(event) => set({ from: event.target.value })} /><//>
       <${Field} label="At most"><input type="number" min="1" max="1000" required value=${values.limit} onInput=${(event) => set({ limit: event.target.value })} /><//></div>`} />`;
@@ -200,7 +202,7 @@ export function Messages({ topic, details, query }) {
   const words = ["sulina peek", source, `--count ${PAGE}`];
   if (query.time) words.push(`--from ${new Date(query.time).toISOString()}`);
   else if (parameters.start) words.push(`--from ${parameters.start}`);
-  else if (!query.oldest && !query.key && !query.text) words[2] = `--last ${PAGE}`;
+  else if (parameters.newest_first) words[2] = `--last ${PAGE}`;
   if (query.key) words.push(`--key ${shellWord(query.key)}`);
   if (query.text) words.push(`--text ${shellWord(query.text)}`);
   const cli = words.join(" ");
