@@ -50,6 +50,14 @@ _T = TypeVar("_T")
 
 _CONNECTIONS: Final = 32
 _CONNECT_SECONDS: Final = 10.0
+_NOT_YET: Final = (
+    exceptions.BusyLoadingError,
+    exceptions.ReadOnlyError,
+    exceptions.TryAgainError,
+    exceptions.ClusterDownError,
+    exceptions.MasterDownError,
+)
+"""Answers of a server that is starting, or taking over from another one."""
 _UPLOADS: Final = 10_000
 """The maximum number of stale uploads that one call deletes."""
 
@@ -226,14 +234,12 @@ def _translated(error: Exception, key: str) -> Exception:
         )
     if isinstance(error, exceptions.OutOfMemoryError):
         return StorageFull(f"Redis has no memory left for {key}: raise its maxmemory")
-    if isinstance(
-        error,
-        exceptions.ConnectionError
-        | exceptions.TimeoutError
-        | exceptions.BusyLoadingError
-        | exceptions.ReadOnlyError
-        | exceptions.TryAgainError
-        | OSError,
-    ):
+    if isinstance(error, _NOT_YET) or text.startswith(("BUSY ", "NOREPLICAS ")):
+        return TemporaryFailure(f"Redis is not ready ({text})")
+    if isinstance(error, exceptions.ConnectionError | exceptions.TimeoutError | OSError):
         return TemporaryFailure(f"the connection failed ({text})")
+    if isinstance(error, exceptions.MovedError):
+        return Refused(
+            f"{key} is on another node of the Redis cluster ({text}): name that one in the URL"
+        )
     return Refused(f"Redis refused a request for {key}: {text}")

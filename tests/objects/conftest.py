@@ -21,6 +21,7 @@ from localstack.emulators.server import EmulatorServer
 from sulina.objects.opening import open_store
 from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.runtime.real_clock import RealClock
+from tests.objects.chunks import chunks_of
 from tests.objects.tikv_cluster import TikvCluster
 from tests.support.emulators import azurite as azurite
 from tests.support.emulators import gcs as gcs
@@ -64,7 +65,7 @@ def url(
         return f"tikv://{cluster.address}/{prefix}"
     server: EmulatorServer = request.getfixturevalue(kind)
     if kind == "redis":
-        return f"redis://127.0.0.1:{server.port}/0/{prefix}"
+        return redis_url(server, prefix)
     if kind == "azurite":
         return azure_url(server, monkeypatch, prefix)
     if kind == "gcs":
@@ -113,6 +114,17 @@ def tikv_members() -> str:
     if not found:
         pytest.skip("set SULINA_TIKV to the addresses of a TiKV cluster's PD, host:port,host:port")
     return found
+
+
+def redis_url(server: EmulatorServer, prefix: str) -> str:
+    """The URL of a prefix in the first database."""
+    return f"redis://127.0.0.1:{server.port}/0/{prefix}"
+
+
+async def send_each_script(store: ObjectStore) -> None:
+    """To Redis, once: with it, the first put would have more requests than others."""
+    await store.put("first", chunks_of(b"x"))
+    await store.delete("first")
 
 
 def azure_url(server: EmulatorServer, monkeypatch: pytest.MonkeyPatch, prefix: str) -> str:

@@ -9,6 +9,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from hashlib import sha1
 from random import Random
 
 import pytest
@@ -16,11 +17,12 @@ import pytest
 from localstack.emulators.server import EmulatorServer
 from sulina.errors import AlreadyExists, NotFound, Refused, Unavailable
 from sulina.objects.opening import open_store
+from sulina.objects.redis_scripts import COMMIT, DELETE
 from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.objects.tikv import methods
 from sulina.runtime.real_clock import RealClock
 from tests.objects.chunks import chunks_of, some_bytes
-from tests.objects.conftest import azure_url, s3_url
+from tests.objects.conftest import azure_url, redis_url, s3_url, send_each_script
 from tests.objects.tikv_clocks import QuickClock
 from tests.objects.tikv_cluster import Fault as TikvFault
 from tests.objects.tikv_cluster import Request, TikvCluster
@@ -28,11 +30,15 @@ from tests.simulation.clock import SimClock
 from tests.simulation.loop import SimLoop, SimMachine
 from tests.simulation.network import SimEndpoint, SimNetwork
 from tests.simulation.objects import ObjectsService, SimObjects
-from tests.support.faulty_http import Fault as HttpFault
 from tests.support.faulty_http import FaultyHttp
+from tests.support.faulty_proxy import Fault as ProxyFault
+from tests.support.faulty_proxy import Seen
+from tests.support.faulty_redis import FaultyRedis
 
 DATA = some_bytes(1000)
 _ONCE = ObjectSettings(attempts=1)
+_LAST_IN_REDIS = tuple(sha1(text.encode()).hexdigest() for text in (COMMIT, DELETE))
+"""The scripts by which a change is done; those before them only prepare it."""
 _IN_PARTS = ObjectSettings(attempts=1, part_bytes=400)
 
 
@@ -158,8 +164,8 @@ def test_the_model_of_the_simulation(promise: Promise) -> None:
 
 
 @promised
-@pytest.mark.parametrize("kind", ["seaweedfs", "azurite"])
-async def test_stores_that_speak_http(
+@pytest.mark.parametrize("kind", ["seaweedfs", "azurite", "redis"])
+async def test_stores_behind_a_proxy(
     promise: Promise,
     kind: str,
     request: pytest.FixtureRequest,
@@ -167,17 +173,27 @@ async def test_stores_that_speak_http(
 ) -> None:
     server: EmulatorServer = request.getfixturevalue(kind)
     prefix = f"promises/{promise.__name__}"
-    place = azure_url if kind == "azurite" else s3_url
-    url = place(server, monkeypatch, prefix)
-    async with FaultyHttp(server.port) as proxy:
+    if kind == "redis":
+        url = redis_url(server, prefix)
+        proxies: type[FaultyHttp | FaultyRedis] = FaultyRedis
+    else:
+        place = azure_url if kind == "azurite" else s3_url
+        url, proxies = place(server, monkeypatch, prefix), FaultyHttp
+    async with proxies(server.port) as proxy:
 
         def harm(harm: Harm) -> None:
-            fault = HttpFault.BUSY if harm is Harm.REFUSED else HttpFault.LOST
-            proxy.choose = lambda seen: fault
+            def choose(seen: Seen) -> ProxyFault | None:
+                if harm is Harm.REFUSED:
+                    return ProxyFault.BUSY
+                done = kind != "redis" or seen.path.startswith(_LAST_IN_REDIS)
+                return ProxyFault.LOST if done else None
 
-        near = url.replace(server.url, proxy.url)
+            proxy.choose = choose
+
+        near = url.replace(f":{server.port}", f":{proxy.port}")
         settings = settings_for(promise, kind)
         async with open_store(near, RealClock(), random.Random(1), settings=settings) as store:
+            await send_each_script(store)
             await promise(Scene(store, harm, proxy.heal))
 
 

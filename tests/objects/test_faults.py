@@ -18,11 +18,13 @@ from sulina.objects.opening import open_store
 from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.runtime.real_clock import RealClock
 from tests.objects.chunks import chunks_of, some_bytes
-from tests.objects.conftest import BUCKET, azure_url, s3_url
-from tests.support.faulty_http import Fault, FaultyHttp, Seen
+from tests.objects.conftest import BUCKET, azure_url, redis_url, s3_url, send_each_script
+from tests.support.faulty_http import FaultyHttp
+from tests.support.faulty_proxy import Fault, FaultyProxy, Seen
+from tests.support.faulty_redis import FaultyRedis
 
 SIZE = (5 << 20) + 1000
-PARTS = {"s3": 5 << 20, "gs": 3 << 20, "az": 3 << 20}
+PARTS = {"s3": 5 << 20, "gs": 3 << 20, "az": 3 << 20, "re": 3 << 20}
 """S3 takes no smaller ones."""
 DATA = some_bytes(SIZE)
 DEADLINE = 60.0
@@ -48,12 +50,12 @@ class QuickClock(RealClock):
 class Scene:
     """A store behind the network, and the same store without it."""
 
-    proxy: FaultyHttp
+    proxy: FaultyProxy
     store: ObjectStore
     direct: ObjectStore
 
 
-@pytest.fixture(params=["seaweedfs", "gcs", "azurite"])
+@pytest.fixture(params=["seaweedfs", "gcs", "azurite", "redis"])
 def server(request: pytest.FixtureRequest) -> EmulatorServer:
     found: EmulatorServer = request.getfixturevalue(request.param)
     return found
@@ -90,18 +92,23 @@ async def _scene(
         url = f"gs://{BUCKET}/{prefix}?endpoint={server.url}"
     elif "azurite" in server.folder.name:
         url = azure_url(server, monkeypatch, prefix)
+    elif "redis" in server.folder.name:
+        url = redis_url(server, prefix)
     else:
         url = s3_url(server, monkeypatch, prefix)
     settings = ObjectSettings(
         part_bytes=PARTS[url[:2]], concurrency=1, attempts=4, deadline_seconds=DEADLINE
     )
     chance = random.Random(7)
-    async with (
-        FaultyHttp(server.port) as proxy,
-        open_store(url.replace(server.url, proxy.url), clock, chance, settings=settings) as store,
-        open_store(url, RealClock(), chance, settings=settings) as direct,
-    ):
-        yield Scene(proxy, store, direct)
+    proxies = FaultyRedis if url.startswith("redis") else FaultyHttp
+    async with proxies(server.port) as proxy:
+        near = url.replace(f":{server.port}", f":{proxy.port}")
+        async with (
+            open_store(near, clock, chance, settings=settings) as store,
+            open_store(url, RealClock(), chance, settings=settings) as direct,
+        ):
+            await send_each_script(direct)
+            yield Scene(proxy, store, direct)
 
 
 async def test_whichever_request_of_a_put_fails_once_the_object_is_made_once(scene: Scene) -> None:
@@ -219,7 +226,7 @@ async def test_a_server_that_says_nothing_is_given_up(
 ) -> None:
     s3_scene.proxy.choose = lambda seen: Fault.SILENT
     impatient = ObjectSettings(attempts=2, deadline_seconds=0.2)
-    url = f"s3://{BUCKET}/silent?endpoint={s3_scene.proxy.url}"
+    url = f"s3://{BUCKET}/silent?endpoint=http://127.0.0.1:{s3_scene.proxy.port}"
 
     async with open_store(url, RealClock(), random.Random(1), settings=impatient) as store:
         with pytest.raises(Unavailable, match=r"failed after 2 attempts"):
@@ -247,7 +254,8 @@ async def test_parts_are_asked_for_only_as_others_are_gone(
 
     s3_scene.proxy.meanwhile = one_at_a_time
     settings = ObjectSettings(part_bytes=part, concurrency=concurrency)
-    url = f"s3://{BUCKET}/bounded/{next(_numbers)}?endpoint={s3_scene.proxy.url}"
+    place = f"{BUCKET}/bounded/{next(_numbers)}"
+    url = f"s3://{place}?endpoint=http://127.0.0.1:{s3_scene.proxy.port}"
     async with open_store(url, RealClock(), random.Random(1), settings=settings) as store:
         assert (await store.put("a", counted())).size == parts * part
 

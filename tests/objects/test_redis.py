@@ -107,7 +107,7 @@ async def test_what_was_never_finished_is_taken_back(own: EmulatorServer) -> Non
             assert len(plain.keys("*part:*")) == 1
 
 
-async def test_no_memory_and_wrong_passwords_are_told_with_the_remedy(
+async def test_what_redis_refuses_is_told_with_the_remedy(
     own: EmulatorServer,
 ) -> None:
     with Redis(port=own.port) as plain:
@@ -116,6 +116,11 @@ async def test_no_memory_and_wrong_passwords_are_told_with_the_remedy(
             with pytest.raises(StorageFull, match="raise its maxmemory"):
                 await store.put("a", chunks_of(DATA))
         plain.config_set("maxmemory", "0")
+        plain.config_set("min-replicas-to-write", "1")
+        async with opened(own.port) as store:
+            with pytest.raises(Unavailable, match=r"4 attempts: Redis is not ready \(NOREPL"):
+                await store.put("a", chunks_of(DATA))
+        plain.config_set("min-replicas-to-write", "0")
         plain.config_set("requirepass", "secret")
 
         for where in ("", ":wrong@"):

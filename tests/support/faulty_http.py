@@ -1,62 +1,27 @@
 """A server of HTTP that stands before another one and spoils some of what passes.
 
-Requests are forwarded as they came, signatures and all. A test says what becomes of the next ones,
-or of those that it picks; what it says nothing of passes unharmed.
+Requests are forwarded as they came, signatures and all.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Final, Self
 
 from aiohttp import ClientSession, TCPConnector, web
 from yarl import URL
 
+from tests.support.faulty_proxy import Fault, FaultyProxy, Seen
+
 _LARGEST: Final = 1 << 30
 _HOP: Final = ("connection", "expect", "keep-alive", "transfer-encoding")
 
 
-class Fault(Enum):
-    """What becomes of a request."""
-
-    BUSY = auto()
-    """It is answered with 503, and never arrives."""
-    CUT = auto()
-    """The connection ends before it arrives."""
-    LOST = auto()
-    """It arrives and is done; the connection ends before the answer."""
-    TORN = auto()
-    """It arrives and is done; the connection ends within the answer's body."""
-    SILENT = auto()
-    """It never arrives, and nothing is answered for as long as the client waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A request that came."""
-
-    method: str
-    path: str
-    """With its query."""
-
-
 @dataclass(slots=True)
-class FaultyHttp:
-    """Forwards to ``to_port``. Use it in ``async with``; whoever is to be harmed dials ``url``."""
+class FaultyHttp(FaultyProxy):
+    """Whoever is to be harmed dials ``url``. Busy is 503."""
 
-    to_port: int
-    choose: Callable[[Seen], Fault | None] = lambda seen: None
-    """Decides over each request."""
-    meanwhile: Callable[[Seen], Awaitable[None]] | None = None
-    """Called with each request before anything becomes of it."""
-    seen: list[Seen] = field(default_factory=list)
-    """All that came."""
-    done: list[Seen] = field(default_factory=list)
-    """All that were answered by the server behind."""
-    port: int = 0
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
     _runner: web.AppRunner | None = None
     _session: ClientSession | None = None
@@ -82,23 +47,10 @@ class FaultyHttp:
         await self._runner.cleanup()
         await self._session.close()
 
-    def heal(self) -> None:
-        """From now on everything passes."""
-        self.choose = lambda seen: None
-        self.meanwhile = None
-
-    def spoil(self, *faults: Fault | None) -> None:
-        """The next requests get these, in order; those after them pass."""
-        left: Iterator[Fault | None] = iter(faults)
-        self.choose = lambda seen: next(left, None)
-
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         seen = Seen(request.method, request.raw_path)
-        self.seen.append(seen)
         body = await request.read()
-        if self.meanwhile is not None:
-            await self.meanwhile(seen)
-        match fault := self.choose(seen):
+        match fault := await self.fault_of(seen):
             case Fault.BUSY:
                 return web.Response(status=503, text="slow down")
             case Fault.CUT:

@@ -20,7 +20,8 @@ from sulina.objects.opening import open_store
 from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.runtime.real_clock import RealClock
 from sulina.runtime.seam import run_inline
-from tests.support.faulty_http import Fault, FaultyHttp, Seen
+from tests.support.faulty_http import FaultyHttp
+from tests.support.faulty_proxy import Fault, Seen
 from tests.tier.world import TOPIC, HookedStore, TierBench, make_world, read_all
 
 BUCKET = "tier-faults"
