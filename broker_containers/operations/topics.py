@@ -298,12 +298,11 @@ class TopicHandlers:
         policy = (retention.policy_of(found) or Policy()).with_changes(
             {name: value for name, value in asked.items() if value is not None}
         )
-        rows = []
-        for fate in fates(log.refs, policy, now_us, consumed_below(found)):
-            leaves_us = fate.leaves_us
-            kept_us = retention.kept_us([fate.ref])
-            deleted_us = None if leaves_us is None else leaves_us + kept_us
-            rows.append(_fate(fate.ref, leaves_us, fate.reason, deleted_us))
+        shown = fates(log.refs, policy, now_us, consumed_below(found))
+        rows = [
+            _fate(fate.ref, fate.leaves_us, fate.reason, deleted_us)
+            for fate, deleted_us in zip(shown, retention.deletions(log, shown), strict=True)
+        ]
         refs, removals = log.removal.removed
         gone = [removal for removal in removals for _ in range(removal.ledgers)]
         removed = [

@@ -20,7 +20,7 @@ from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.erasure_work import Cancelled, ErasureWork
 from broker_containers.topics.topic import Topic
 from sulina.errors import Fenced, NotFound, Refused, Retriable, SulinaError, UnknownOutcome
-from sulina.metadata.keys import erasures
+from sulina.metadata.keys import erasures, ledgers
 from sulina.metadata.keys.erasures import (
     MOST_KEYS,
     MOST_OPEN,
@@ -31,7 +31,7 @@ from sulina.metadata.keys.erasures import (
     ErasureState,
     Ranges,
 )
-from sulina.metadata.keys.ledger_list import LedgerList, LedgerState
+from sulina.metadata.keys.ledger_list import LedgerList
 from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
 from sulina.runtime.deadline import within
@@ -81,7 +81,8 @@ class Erasing:
     async def request(
         self, topic: Topic, key_digests: Iterable[str] = (), offsets: Ranges = ()
     ) -> ErasureRequest:
-        """Store a request, unless the same one is open; it is durable on return.
+        """Store a request; it is durable on return. If the same one is open already, and nothing
+        was published since that it would miss, that one is returned.
 
         With keys and offsets, only records of these keys at these offsets are erased. Raises
         ``Refused`` without an object store, or if it asks for nothing or too much; ``Retriable``.
@@ -99,22 +100,18 @@ class Erasing:
             )
         async with self._turn:
             await log.settle()
-            known = await erasures.get_all(self._store, log.topic)
-            for each in known:
-                if each.id in log.list.erasures and (each.key_digests, each.offsets) == (
-                    keys,
-                    ranges,
-                ):
-                    return self._shown_or(log.topic, each)
             await log.roll()
             if not log.usable:
                 raise Retriable(f"{log.topic} can't close its ledger now: try again")
+            end = _end_of_closed(log)
+            needed = min(end, ranges[-1][1] + 1) if ranges else end
+            known = await self.known(log.topic)
+            for each in known:
+                is_open, same = each.id in log.list.erasures, (each.key_digests, each.offsets)
+                if is_open and same == (keys, ranges) and each.until >= needed:
+                    return each
             request = ErasureRequest(
-                log.list.last_erasure + 1,
-                self._clock.wall_us(),
-                _end_of_closed(log),
-                keys,
-                ranges,
+                log.list.last_erasure + 1, self._clock.wall_us(), end, keys, ranges
             )
 
             def added(before: LedgerList) -> LedgerList:
@@ -159,7 +156,11 @@ class Erasing:
 
     async def known(self, topic: TopicName) -> list[ErasureRequest]:
         """The requests of a topic that are open or remembered, oldest first."""
-        return [self._shown_or(topic, each) for each in await erasures.get_all(self._store, topic)]
+        found = await erasures.get_all(self._store, topic)
+        open_ = (await ledgers.get(self._store, topic)).list.erasures if found else ()
+        return [
+            self._shown_or(topic, _reopened(each) if each.id in open_ else each) for each in found
+        ]
 
     async def proofs(self, topic: TopicName, number: int) -> list[ErasedObject]:
         """The objects that a request has replaced so far."""
@@ -223,8 +224,7 @@ class Erasing:
         assert isinstance(log, ManagedLedger)
         found = await erasures.get(self._store, log.topic, number)
         assert found is not None, "it is written and deleted together with the list"
-        if found.state.ended:  # what retention had removed was restored
-            found = replace(found, state=ErasureState.WAITING, searched=0, gone_us=0, problem="")
+        found = _reopened(found)
 
         def show(request: ErasureRequest) -> None:
             self._shown[log.topic] = request
@@ -285,10 +285,20 @@ def digest_of(proofs: Iterable[ErasedObject]) -> str:
     return sha256("".join(lines).encode()).hexdigest()
 
 
+def _reopened(request: ErasureRequest) -> ErasureRequest:
+    """An open request. If it had ended, what retention had removed was restored since."""
+    if not request.state.ended:
+        return request
+    return replace(request, state=ErasureState.WAITING, searched=0, gone_us=0, problem="")
+
+
 def _end_of_closed(log: ManagedLedger) -> int:
-    """Everything that is stored now is below this offset, which is the end of a ledger."""
-    closed = [ref.last_offset for ref in log.refs if ref.state is LedgerState.CLOSED]
-    return max((each for each in closed if each is not None), default=-1) + 1
+    """Everything that is stored now is below this offset, which is the end of a ledger. Ledgers
+    that retention has removed count: they can be restored."""
+    if not log.list.ledgers:
+        return 0
+    newest = log.list.ledgers[-1]
+    return newest.first_offset if newest.last_offset is None else newest.last_offset + 1
 
 
 def _joined(offsets: Ranges) -> Ranges:

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Final, Protocol
 
 from broker_containers.topic_log.managed_ledger import ManagedLedger
-from broker_containers.topics.retention_plan import expired, too_old
+from broker_containers.topics.retention_plan import Fate, expired, too_old
 from broker_containers.topics.storage_quotas import StorageQuotas, backlog_of
 from broker_containers.topics.topic import Topic
 from broker_containers.topics.unused_topics import UnusedTopics
@@ -200,6 +200,16 @@ class Retention:
     def kept_us(self, refs: Sequence[LedgerRef]) -> int:
         """How long the data of ledgers is kept after they are removed."""
         return int(self._grace(all(ref.tiered is not None for ref in refs)) * 1e6)
+
+    def deletions(self, log: ManagedLedger, shown: Iterable[Fate]) -> list[int | None]:
+        """When the data of each ledger is deleted: never before that of older ones."""
+        latest = max((each.until_us for each in log.removal.removed[1]), default=0)
+        found: list[int | None] = []
+        for fate in shown:
+            if fate.leaves_us is not None:
+                latest = max(latest, fate.leaves_us + self.kept_us([fate.ref]))
+            found.append(None if fate.leaves_us is None else latest)
+        return found
 
     async def restore(self, topic: Topic) -> int:
         """Restore what was removed and is kept; returns how many ledgers.

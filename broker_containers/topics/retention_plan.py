@@ -72,9 +72,10 @@ def fates(refs: Sequence[LedgerRef], policy: Policy, now_us: int, consumed: int)
     earliest: int | None = now_us
     for place, ref in enumerate(refs):
         by_size = policy if place < len(refs) - 1 else _without_size(policy)
+        newest_is_empty = place == len(refs) - 1 and not ref.bytes
         reason = _reason(ref, by_size, now_us, consumed, kept_bytes)
         leaves_us: int | None = now_us
-        if reason is None:
+        if reason is None or newest_is_empty:
             reason = Reason.AGE if policy.retention_ms and ref.last_time_us else None
             leaves_us = ref.last_time_us + policy.retention_ms * 1000 if reason else None
         # No ledger goes before those that are older.

@@ -58,6 +58,7 @@ async def test_what_was_removed_is_kept_for_a_while_and_can_be_restored(
     assert await read_all(client, TOPIC) == []
     assert await apply(cluster) == 0, "what was removed is not removed again"
     after = await client.admin.topics.retention(TOPIC)
+    assert [fate.leaves_us for fate in after.ledgers] == [None], "it is empty"
     assert [fate.ledger for fate in after.removed] == [fate.ledger for fate in shown.ledgers]
     assert after.removed[0].deleted_us is not None
     with pytest.raises(Refused, match="would remove it again"):

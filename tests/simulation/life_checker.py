@@ -262,13 +262,16 @@ class LifeChecker(TierChecker):
 
     def erasing(self, topic: TopicName, key: bytes) -> Erased:
         """Called when somebody asks to erase a key."""
-        self.lives[topic].erasures.append(erased := Erased(key))
+        end = max(self.topics[topic].content, default=-1) + 1
+        self.lives[topic].erasures.append(erased := Erased(key, end))
         return erased
 
     def erased(self, topic: TopicName, erased: Erased, until: int, epoch: int) -> None:
         """Called when an owner reports that a key is erased below ``until``."""
         self.trace.note(f"{topic.local}: {erased.key!r} is erased below {until}")
         self.counts["erased"] += 1
+        if until < erased.end:
+            self.fail(f"{erased.key!r} of {topic} is erased below {until}, not {erased.end}")
         erased.until, erased.epoch, erased.done = until, epoch, self.now()
         life = self.lives[topic]
         for ref in self.topics[topic].list.visible:

@@ -32,6 +32,8 @@ class Erased:
     """An erasure: when it was asked for, and what it reported."""
 
     key: bytes
+    end: int
+    """When it was asked for, all records below this offset were confirmed."""
     number: int = 0
     until: int | None = None
     """Once it is done: records below this offset are erased."""

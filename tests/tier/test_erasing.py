@@ -120,19 +120,27 @@ async def test_records_at_offsets_are_erased_and_no_others_and_again_nothing() -
         assert not await scene.broker.erasing.proofs(TOPIC, 2)
 
 
-async def test_what_is_restored_after_an_erasure_is_erased_too() -> None:
+@pytest.mark.parametrize("removed", ["some", "all"])
+async def test_what_is_restored_after_an_erasure_is_erased_too(removed: str) -> None:
     async with scene_with_records() as scene:
         gone = of_k1(scene)
         await scene.tier()
-        await scene.log.removal.trim(scene.log.refs[:2], keep_us=3_600_000_000)
+        if removed == "all":
+            await scene.log.begin()
+        oldest = scene.log.refs[:2] if removed == "some" else scene.log.refs
+        await scene.log.removal.trim(oldest, keep_us=3_600_000_000)
         await request(scene)
         await carry_out(scene)
         assert scene.log.list.repeated == (1,)
         await scene.start()
         await scene.log.removal.restore()
         assert scene.log.list.erasures == (1,)
+        again = await request(scene)
+        assert (again.id, again.state) == (1, ErasureState.WAITING), "it is carried out again"
+        await scene.publish([(1, False)])
+        assert (await request(scene)).id == 2, "the first one is too old for this record"
         await carry_out(scene)
-        assert await scene.read() == without(scene.published, gone)
+        assert await scene.read() == without(scene.published, of_k1(scene))
         proofs = await scene.broker.erasing.proofs(TOPIC, 1)
         assert sum(each.erased for each in proofs) == len(gone)
 

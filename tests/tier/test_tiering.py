@@ -10,6 +10,7 @@ import pytest
 from broker_containers.broker.broker import Broker
 from broker_containers.metrics.collectors.broker import BrokerMetrics
 from broker_containers.topics.replacing import replaceable
+from broker_containers.topics.retention_plan import fates
 from broker_containers.topics.tiering import TieringSettings, droppable, untiered
 from storage_grpc.tier.tier import Rewrite
 from sulina.errors import NotFound, Unavailable
@@ -338,6 +339,11 @@ async def test_objects_are_kept_for_their_time_although_ledgers_after_them_are_n
     topic.policy = Policy(retention_ms=1000)
     world.clock.move(3600)
     objects = len([ref for ref in log.refs if ref.tiered])
+    now_us = world.clock.wall_us()
+    shown = fates(log.refs, topic.policy, now_us, 0)
+    assert {each.leaves_us for each in shown} == {now_us}
+    day_us = broker.retention.kept_us(log.refs[:objects])
+    assert broker.retention.deletions(log, shown) == [now_us + day_us] * len(shown)
     assert await broker.retention.apply(topic) == objects
     assert await broker.retention.apply(topic) == 0, "without them, the objects could not return"
     assert [key for key in await world.keys() if not is_notice(key)] == keys

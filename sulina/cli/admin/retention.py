@@ -61,7 +61,10 @@ def retention(
             raise click.UsageError("give --preview or --undo, not both")
         undone = run(_undo(settings, name))
         count = sum(each.ledgers for each in undone)
-        say(settings, f"restored {plural(count, 'ledger')} of {name}", undone)
+        said = f"restored {plural(count, 'ledger')} of {name}"
+        if count:
+            said += "; subscriptions stay where they are: `sulina subscription seek` moves one back"
+        say(settings, said, undone)
         return
     found = run(_look(settings, name, dict(asked)))
     if shown_as_json(settings, found):

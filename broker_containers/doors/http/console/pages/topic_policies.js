@@ -89,7 +89,7 @@ function Retention({ topic }) {
   const found = useLoaded((signal) => get(path, {}, signal), [topic], 10000);
   return html`<${Card} title="What retention removes" actions=${html`<${CopyAs} cli=${`sulina topic retention ${topic}`} path=${path} />
       ${may("topics", topic) && found.value?.removed.length > 0 && html`<${Act} label="Restore" title="Restore what was removed"
-        explain="What retention removed becomes readable again, as long as its data is kept. Change the policy first, or it is removed again."
+        explain="What retention removed becomes readable again, as long as its data is kept. Change the policy first, or it is removed again. Subscriptions that have passed it stay where they are."
         act=${async () => {
           const done = await post(`${path}/undo`);
           return { show: `${count(done.ledgers)} ledgers were restored; the topic begins at offset ${count(done.start_offset)}.` };
