@@ -131,7 +131,7 @@ class Retention:
     async def apply_quotas(self) -> None:
         """Count stored bytes, and apply the quotas of them. A failure is logged."""
         try:
-            await self._storage_quotas.apply(list(self._topics()))
+            await self._storage_quotas.apply(list(self._topics()), self._remove)
         except SulinaError as error:
             _log.warning("counting stored bytes for quotas failed; will retry: %s", error)
 
@@ -228,8 +228,11 @@ class Retention:
                 f"the policy of {topic.name} would remove it again at once: first change "
                 "retention_ms, retention_bytes or delete_consumed, with `sulina topic policy`"
             )
+        restored_bytes = sum(ref.bytes for ref in removed)
+        if why := self._storage_quotas.drops_again(topic, restored_bytes):
+            raise Refused(why)
         limit = topic.policy.backlog_bytes if topic.policy.backlog_drop_oldest else 0
-        behind = sum(ref.bytes for ref in removed) + sum(each.bytes for each in backlog_of(topic))
+        behind = restored_bytes + sum(each.bytes for each in backlog_of(topic))
         if limit and topic.subscriptions and behind > limit:
             raise Refused(
                 f"backlog_drop_oldest of {topic.name} would remove it again at once: first raise "

@@ -4,6 +4,9 @@ Sizes are counted periodically, so a namespace may exceed its quota by what is p
 Stored bytes include all topics of the namespace, tiered ledgers too, except for the ledgers that
 other brokers are writing. The backlog is that of the topics that this broker serves: the bytes that
 the slowest subscription of each topic has not acknowledged, estimated within a ledger.
+
+What exceeds a quota of stored bytes is deleted at once: if it were kept, it would still be stored.
+What exceeds one of the backlog is kept and can be restored, like what retention removes.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +30,9 @@ from sulina.names import TopicName
 
 _log = logging.getLogger(__name__)
 _AT_ONCE: Final = 64
+
+Remove = Callable[[ManagedLedger, Sequence[LedgerRef], int], Awaitable[int]]
+"""Removes so many of the oldest ledgers, whose data is kept for a time; returns how many it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,25 @@ class StorageQuotas:
         self._store = store
         self._quotas = quotas
 
-    async def apply(self, opened: Iterable[Topic]) -> None:
+    def drops_again(self, topic: Topic, restored: int) -> str:
+        """Why a quota would drop what is restored, so many bytes; empty if none would."""
+        namespace = topic.name.namespace
+        subject = QuotaScope.NAMESPACE, namespace
+        if self._quotas.limits(subject).when_full is not WhenFull.DROP_OLDEST:
+            return ""
+        for name in ("stored_bytes", "backlog_bytes"):
+            limit, needed = self._quotas.limit(subject, name), restored
+            if name == "backlog_bytes" and not topic.subscriptions:
+                continue
+            needed += self._quotas.use(subject, name) or 0
+            if limit and needed > limit:
+                return (
+                    f"the quota {name} of namespace {namespace} would drop it again: first raise "
+                    f"it above {needed:,}, with `sulina quota set namespace {namespace} {name}=...`"
+                )
+        return ""
+
+    async def apply(self, opened: Iterable[Topic], remove: Remove) -> None:
         """Count once, and refuse or drop what exceeds a quota."""
         by_namespace: dict[str, list[Topic]] = defaultdict(list)
         for topic in opened:
@@ -93,11 +117,15 @@ class StorageQuotas:
             refs = {topic.name: _refs(topic) for topic in here}
             if limit := self._quotas.limit(subject, "stored_bytes"):
                 weighed = await self._stored(namespace, here)
-                reason = await self._enforce(namespace, here, "stored_bytes", limit, weighed, refs)
+                reason = await self._enforce(
+                    namespace, here, "stored_bytes", limit, weighed, refs, _delete
+                )
             if limit := self._quotas.limit(subject, "backlog_bytes"):
                 refs = {topic.name: _refs(topic) for topic in here}
                 backlog = [each for topic in here for each in backlog_of(topic)]
-                late = await self._enforce(namespace, here, "backlog_bytes", limit, backlog, refs)
+                late = await self._enforce(
+                    namespace, here, "backlog_bytes", limit, backlog, refs, remove
+                )
                 reason = reason or late
             if reason and namespace not in self._quotas.full:
                 _log.warning("producers are refused: %s", reason)
@@ -126,6 +154,7 @@ class StorageQuotas:
         limit: int,
         weighed: Sequence[WeighedLedger],
         refs: Mapping[TopicName, Sequence[LedgerRef]],
+        remove: Remove,
     ) -> str:
         """Why producers are refused; empty if they are not. ``refs`` are what was weighed."""
         use = sum(each.bytes for each in weighed)
@@ -141,11 +170,15 @@ class StorageQuotas:
             if not isinstance(log, ManagedLedger) or not log.usable:
                 continue
             if topic.name in doomed:
-                dropped = await log.removal.trim(refs[topic.name][: doomed[topic.name]])
+                dropped = await remove(log, refs[topic.name], doomed[topic.name])
                 _log.info("%s: dropped its %d oldest ledgers: quota %s", topic.name, dropped, name)
             elif not doomed:
                 await log.roll()  # only a closed ledger can be dropped, once another has begun
         return ""
+
+
+async def _delete(log: ManagedLedger, refs: Sequence[LedgerRef], count: int) -> int:
+    return await log.removal.trim(refs[:count])
 
 
 def _refs(topic: Topic) -> Sequence[LedgerRef]:

@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Guarded]:
     # Tests apply retention and quotas themselves: a round in the middle of one would disturb it.
-    settings = BrokerSettings(retention_seconds=3600.0)
+    settings = BrokerSettings(retention_seconds=3600.0, grace_seconds=3600.0)
     async with guarded_broker(tmp_path_factory.mktemp("quotas"), settings=settings) as running:
         yield running
 

@@ -81,6 +81,30 @@ async def test_a_full_namespace_may_drop_its_oldest_ledgers_instead(
     await count(guarded)
     log = await client.admin.topics.log(topic)
     assert (log.start_offset, log.end_offset) == (10, 11)
+    with pytest.raises(Refused, match="nothing that was removed"):
+        await client.admin.topics.undo_retention(topic)
+
+
+async def test_what_is_dropped_from_a_backlog_can_be_restored_once_the_quota_has_room(
+    guarded: Guarded, namespace: str
+) -> None:
+    client, topic, quotas = guarded.root, f"/{namespace}/t", guarded.root.admin.quotas
+    await quotas.namespace(namespace, backlog_bytes=5_000, when_full=WhenFull.DROP_OLDEST)
+    async with client.consumer(topic, "slow"):
+        await publish(client, topic)
+    await count(guarded)  # closes the ledger, which is the only one
+    await publish(client, topic, 1)
+    await count(guarded)
+    assert (await client.admin.topics.log(topic)).start_offset == 10
+    with pytest.raises(Refused, match=r"the quota backlog_bytes of namespace .* first raise it"):
+        await client.admin.topics.undo_retention(topic)
+    await quotas.namespace(namespace, backlog_bytes=50_000, stored_bytes=5_000)
+    with pytest.raises(Refused, match="the quota stored_bytes of namespace"):
+        await client.admin.topics.undo_retention(topic)
+    await quotas.namespace(namespace, stored_bytes=50_000)
+    assert (await client.admin.topics.undo_retention(topic)).start_offset == 0
+    await count(guarded)
+    assert (await client.admin.topics.log(topic)).start_offset == 0
 
 
 async def test_a_backlog_counts_what_the_slowest_subscription_has_not_acknowledged(

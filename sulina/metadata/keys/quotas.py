@@ -35,7 +35,7 @@ class WhenFull(StrEnum):
     REFUSE = "refuse"
     """Its producers are refused."""
     DROP_OLDEST = "drop_oldest"
-    """Its oldest closed ledgers are deleted, consumed or not."""
+    """Its oldest closed ledgers are dropped, consumed or not."""
 
 
 @dataclass(frozen=True, slots=True)
