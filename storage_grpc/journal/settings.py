@@ -20,6 +20,9 @@ class JournalSettings:
     """Size of a journal file; a larger entry gets its own file."""
     reserve_bytes: int = 32 << 20
     """Disk space is reserved ahead of writes in steps of this size."""
+    prewrite_after: int = 256
+    """Writes to a file after which the next one is written with zeros ahead of its use; 0: never.
+    Where zeros were written before, a sync has no metadata to write and takes half the time."""
     spare_bytes: int = 1 << 20
     """Reserved space that entries leave for fences and deletes on a full disk."""
     group_bytes: int = 8 << 20
@@ -47,7 +50,8 @@ class JournalSettings:
         for name in ("reserve_bytes", "group_bytes", "max_pending_bytes", "read_bytes"):
             if getattr(self, name) <= 0:
                 raise Refused(f"invalid value for {name}: it must be more than 0")
-        if self.spare_bytes < 0 or self.tombstones < 0 or self.open_files < 1:
-            raise Refused(
-                "spare_bytes and tombstones must not be negative, and open_files at least 1"
-            )
+        for name in ("spare_bytes", "tombstones", "prewrite_after"):
+            if getattr(self, name) < 0:
+                raise Refused(f"invalid value for {name}: it must not be negative")
+        if self.open_files < 1:
+            raise Refused("invalid value for open_files: it must be at least 1")

@@ -51,7 +51,13 @@ class JournalStore:
         self._max_entry_bytes = settings.max_entry_bytes
         self._files = OpenFiles(disk, settings.open_files)
         self._writer = JournalWriter(
-            disk, self._index, settings, randomness, self._incarnation, recovered.next_sequence
+            disk,
+            self._index,
+            settings,
+            randomness,
+            self._incarnation,
+            recovered.next_sequence,
+            clock,
         )
         self._reader = JournalReader(self._index, self._files, settings.read_bytes)
         self._housekeeper = Housekeeper(

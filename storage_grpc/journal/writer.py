@@ -1,4 +1,5 @@
-"""Appends to the newest journal file, reserves its space, and starts the next file.
+"""Appends to the newest journal file, reserves its space, and starts the next file, which is
+prepared in the background once the journal is in steady use (``next_file``).
 
 Records are only added after durable ones. If a write finds the disk full, its partial data is cut
 off before anything else is written.
@@ -21,9 +22,10 @@ from storage_grpc.journal.format import (
     record_size,
 )
 from storage_grpc.journal.index import Index, JournalFile
+from storage_grpc.journal.next_file import NextFile, PreparedFile
 from storage_grpc.journal.settings import JournalSettings
 from sulina.errors import StorageFull
-from sulina.runtime.seam import Buffer, Disk, DiskFile, Randomness
+from sulina.runtime.seam import Buffer, Clock, Disk, DiskFile, Randomness
 
 _PADDING = [bytes(-length % 8) for length in range(8)]
 _STATE_COPIES = 2
@@ -78,6 +80,7 @@ class JournalWriter:
         randomness: Randomness,
         incarnation: bytes,
         next_sequence: int,
+        clock: Clock,
     ) -> None:
         self._disk = disk
         self._index = index
@@ -87,6 +90,11 @@ class JournalWriter:
         self._next_sequence = next_sequence
         self._handle: DiskFile | None = None
         self._reserved = 0
+        self._zeros = 0
+        """Size of the part of the file that was written with zeros before."""
+        self._writes = 0
+        """Writes to the file."""
+        self._next = NextFile(disk, settings, clock)
         self.file: JournalFile | None = None
         """The file written to; None until there was space for one."""
 
@@ -95,7 +103,8 @@ class JournalWriter:
         """What entries may take before more space is needed."""
         if self.file is None:
             return 0
-        return max(self._reserved - self.file.end - self._settings.spare_bytes, 0)
+        here = max(self._reserved - self.file.end - self._settings.spare_bytes, 0)
+        return here + self._next.reserved_bytes
 
     async def prepare(self, size: int, *, spare: bool) -> JournalFile:
         """The file for the next ``size`` bytes, with space reserved for them.
@@ -103,7 +112,7 @@ class JournalWriter:
         With ``spare``, ``spare_bytes`` of the settings stay free after them. Raises
         ``StorageFull``.
         """
-        limit = self._settings.file_bytes
+        limit = self._zeros if self._next.ready else self._settings.file_bytes
         if self.file is None:
             await self._start_file()
         elif self.file.end + size > limit and self.file.end > DATA_START:
@@ -116,8 +125,24 @@ class JournalWriter:
         assert self.file is not None
         assert self._handle is not None
         wanted = self.file.end + size + (self._settings.spare_bytes if spare else 0)
-        self._reserved = await self._reserve(self._handle, self._reserved, wanted)
+        try:
+            self._reserved = await self._reserve(self._handle, self._reserved, wanted)
+        except StorageFull:
+            if not self._next.reserved_bytes:
+                raise
+            await self._start_file()  # its space is there already
+            return await self.prepare(size, spare=spare)
         return self.file
+
+    def _prepare_next(self) -> None:
+        """Have the next file prepared once this one is in steady use."""
+        settings = self._settings
+        assert self.file is not None
+        steady = settings.prewrite_after and self._writes >= settings.prewrite_after
+        if steady and self.file.end > self._zeros // 2:
+            # A journal that is hardly used gets a small file.
+            wanted = max(settings.reserve_bytes + settings.spare_bytes, 4 * self._zeros)
+            self._next.begin(self._next_sequence, min(wanted, settings.file_bytes))
 
     async def write(self, group: RecordGroup) -> None:
         """Write and sync a group that was laid out from the end of the file on."""
@@ -127,11 +152,16 @@ class JournalWriter:
             await self._handle.write(self.file.end, group.buffers, sync=True)
         except StorageFull:
             await self._handle.truncate(self.file.end)
-            self._reserved = self.file.end
+            self._reserved = self._zeros = self.file.end
             raise
+        self._next.appended(group.end - self.file.end)
         self.file.end = group.end
+        self._writes += 1
+        if not self._next.begun:
+            self._prepare_next()
 
     async def close(self) -> None:
+        await self._next.remove()
         if self._handle is not None:
             await self._handle.close()
             self._handle = None
@@ -162,10 +192,14 @@ class JournalWriter:
         for _ in range(_STATE_COPIES):
             group.add(RecordKind.STATE, 0, 0, -1, (state,), len(state), crc32c(state))
         header = pack_header(FileHeader(sequence, salt, self._incarnation))
-        handle = await self._disk.open(file_name(sequence), create=True)
+        prepared = await self._next.take()
+        if prepared is None:
+            handle = await self._disk.open(file_name(sequence), create=True)
+            prepared = PreparedFile(handle, 0, 0)
+        handle = prepared.handle
         try:
             wanted = group.end + self._settings.spare_bytes
-            reserved = await self._reserve(handle, 0, wanted)
+            reserved = await self._reserve(handle, prepared.reserved, wanted)
             # Durable before anything follows: a file without a header has no content.
             await handle.write(0, [header], sync=True)
             await handle.write(DATA_START, group.buffers, sync=True)
@@ -174,6 +208,7 @@ class JournalWriter:
             await self._disk.remove(file_name(sequence))
             raise
         previous, self._handle, self._reserved = self._handle, handle, reserved
+        self._zeros, self._writes = prepared.zeros, 0
         file.end = group.end
         self._next_sequence += 1
         self._index.files[sequence] = self.file = file

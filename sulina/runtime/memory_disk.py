@@ -112,6 +112,9 @@ class MemoryDiskFile:
             raise self._disk._full("reserve", self._name)
         self._content.grow(length)
 
+    async def prewrite(self, position: int, length: int) -> None:
+        await self.write(position, [bytes(length)], sync=True)
+
     async def truncate(self, length: int) -> None:
         await self._disk._enter("truncate", self._name)
         self._content.resize(length)

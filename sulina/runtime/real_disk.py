@@ -30,6 +30,7 @@ _TEMPORARY = ".tmp"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.ENODEV}
+_ZEROS = bytes(1 << 20)
 _MAX_BUFFERS = min(1024, os.sysconf("SC_IOV_MAX"))
 
 
@@ -66,6 +67,14 @@ class RealDiskFile:
 
     async def reserve(self, length: int) -> None:
         await self._disk._writing(self._name, "reserve", lambda: _reserve(self._fd, length))
+
+    async def prewrite(self, position: int, length: int) -> None:
+        def work() -> None:
+            whole, rest = divmod(length, len(_ZEROS))
+            _write_all(self._fd, position, [*[_ZEROS] * whole, _ZEROS[:rest]])
+            _sync_data(self._fd)
+
+        await self._disk._other(self._name, "write", work)
 
     async def truncate(self, length: int) -> None:
         def work() -> None:

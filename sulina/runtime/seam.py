@@ -122,6 +122,14 @@ class DiskFile(Protocol):
         """
         ...
 
+    async def prewrite(self, position: int, length: int) -> None:
+        """Write zeros, durably, so that later writes there sync without a change of metadata.
+
+        Does not delay writes to other files. Nothing else may write to this file meanwhile. Raises
+        ``StorageFull`` (part of the zeros may have been written) and ``StorageFailed``.
+        """
+        ...
+
     async def truncate(self, length: int) -> None:
         """Cut the file to ``length`` bytes, durably."""
         ...

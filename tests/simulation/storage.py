@@ -25,7 +25,11 @@ from tests.simulation.network import SimConnection, SimEndpoint, SimNetwork
 from tests.simulation.switches import Switches
 
 _JOURNAL = JournalSettings(
-    file_bytes=64 << 10, reserve_bytes=16 << 10, spare_bytes=2 << 10, max_entry_bytes=1 << 20
+    file_bytes=64 << 10,
+    reserve_bytes=16 << 10,
+    prewrite_after=20,
+    spare_bytes=2 << 10,
+    max_entry_bytes=1 << 20,
 )
 _AVOID_SECONDS = 1.0
 

@@ -18,6 +18,7 @@ from sulina.runtime.seam import Disk
 SMALL = JournalSettings(
     file_bytes=64 << 10,
     reserve_bytes=16 << 10,
+    prewrite_after=3,
     spare_bytes=16 << 10,
     group_bytes=16 << 10,
     max_pending_bytes=64 << 10,

@@ -63,6 +63,19 @@ async def test_reserved_space_reads_as_zeros_and_never_shrinks_a_file(disk: Disk
     await file.close()
 
 
+async def test_zeros_written_ahead_are_durable_and_leave_the_rest_alone(disk: Disk) -> None:
+    file = await disk.open("a", create=True)
+    await file.write(0, [b"abc"], sync=True)
+    await file.reserve(1 << 20)
+    await file.prewrite(4096, (2 << 20) + 5)
+    assert await file.size() == 4096 + (2 << 20) + 5
+    assert (await file.read(0, 1 << 30)).rstrip(b"\0") == b"abc"
+    if isinstance(disk, MemoryDisk):
+        lost_power = disk.crash(random.Random(1))
+        assert len(lost_power.content("a")) == 4096 + (2 << 20) + 5
+    await file.close()
+
+
 async def test_files_are_listed_replaced_and_removed(disk: Disk) -> None:
     assert await disk.list() == []
     await (await disk.open("b", create=True)).close()

@@ -263,7 +263,12 @@ async def test_files_of_two_nodes_in_one_folder_are_refused() -> None:
 
 
 async def test_settings_that_cannot_work_are_refused() -> None:
-    for wrong in ({"file_bytes": 100}, {"group_bytes": 0}, {"max_entry_bytes": 0}):
+    for wrong in (
+        {"file_bytes": 100},
+        {"group_bytes": 0},
+        {"prewrite_after": -1},
+        {"max_entry_bytes": 0},
+    ):
         with pytest.raises(Refused):
             JournalSettings(**wrong)
     assert SMALL.file_bytes == 64 << 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from storage_grpc.journal.format import record_size
 from sulina.errors import NotFound
 from sulina.runtime.memory_disk import MemoryDisk
 from sulina.runtime.real_disk import RealDisk
-from tests.storage.stores import fill, open_journal, payloads
+from tests.storage.stores import SMALL, fill, open_journal, payloads
 
+ONE_FILE = replace(SMALL, prewrite_after=0)
 CONTENT = [b"first entry", b"second", b"the third entry", b"4th", b"the fifth and last one"]
 ENDS = [sum(record_size(len(c)) for c in CONTENT[i + 1 :]) for i in range(len(CONTENT))]
 """Distance of the end of each entry from the end of the records."""
@@ -37,7 +39,7 @@ async def test_a_real_file_cut_at_every_byte_of_its_last_entries_keeps_what_was_
 ) -> None:
     original = tmp_path / "original"
     disk = RealDisk(original)
-    store = await open_journal(disk)
+    store = await open_journal(disk, ONE_FILE)
     for entry, payload in enumerate(CONTENT):
         await store.append(1, entry, entry - 1, payload)
     killed = tmp_path / "killed"
@@ -63,7 +65,7 @@ async def test_a_real_file_cut_at_every_byte_of_its_last_entries_keeps_what_was_
 @pytest.mark.parametrize("rest", [b"\0", b"\xff", b"\x53\x4a\x01\x00garbage"])
 async def test_whatever_follows_the_cut_is_not_taken_for_entries(rest: bytes) -> None:
     disk = MemoryDisk()
-    store = await open_journal(disk)
+    store = await open_journal(disk, ONE_FILE)
     await fill(store, 2, [b"a ledger of its own"])
     for entry, payload in enumerate(CONTENT):
         await store.append(1, entry, entry - 1, payload)
@@ -87,7 +89,7 @@ async def test_whatever_follows_the_cut_is_not_taken_for_entries(rest: bytes) ->
 
 async def test_a_torn_tail_is_reported_and_cut_for_good() -> None:
     disk = MemoryDisk()
-    store = await open_journal(disk)
+    store = await open_journal(disk, ONE_FILE)
     for entry, payload in enumerate(CONTENT):
         await store.append(1, entry, entry - 1, payload)
     [name] = await disk.list()
@@ -109,7 +111,7 @@ async def test_a_torn_tail_is_reported_and_cut_for_good() -> None:
 
 async def test_a_file_that_was_never_begun_is_removed() -> None:
     disk = MemoryDisk()
-    store = await open_journal(disk)
+    store = await open_journal(disk, ONE_FILE)
     await fill(store, 1, CONTENT)
     await store.close()
     for content in (b"", bytes(100), bytes(20_000), b"\xff" * 5000):
