@@ -12,6 +12,7 @@ from tests.cli.runner import BlockingClient, SulinaCommand
 from tests.support.server import SulinaProcess
 
 TOPIC = "/default/tiered"
+EXPIRING = "/default/expiring"
 PARTED = "/default/parted"
 COUNT = 500
 NUMBERS = [str(number) for number in range(COUNT)]
@@ -42,6 +43,9 @@ def command(process: SulinaProcess) -> SulinaCommand:
 def test_a_topic_is_offloaded_listed_verified_wiped_and_replayed(
     process: SulinaProcess, direct: BlockingClient, command: SulinaCommand, objects: Path
 ) -> None:
+    command("produce", EXPIRING, "short", "--expires", "0.1s")
+    command("produce", EXPIRING, "long", "--expires", "1h")
+    command("ledger", "offload", EXPIRING, "--wait", "--json").json()
     direct.publish(TOPIC, *NUMBERS)
     done = command("ledger", "offload", TOPIC, "--wait", "--json").json()
     assert done["ledgers"] == 1 and done["until"] == {TOPIC: COUNT}
@@ -59,6 +63,9 @@ def test_a_topic_is_offloaded_listed_verified_wiped_and_replayed(
     process.start()
     direct.publish(TOPIC, "and", "on")
     assert direct.read(TOPIC) == [*NUMBERS, "and", "on"]
+    assert direct.read(EXPIRING) == ["short", "long"], "reading shows what has expired"
+    got = command("consume", EXPIRING, "--subscription", "s", "--from", "earliest", "--count", "1")
+    assert got.stdout == "long\n"
 
 
 def test_a_damaged_object_makes_verify_fail(
@@ -80,11 +87,13 @@ def test_all_partitions_are_offloaded_and_deletion_removes_their_objects(
     process: SulinaProcess, direct: BlockingClient, command: SulinaCommand, objects: Path
 ) -> None:
     command("topic", "create", PARTED, "--partitions", "3", "--json").json()
+    command("topic", "policy", PARTED, "local_retention_ms=3600000")
     direct.publish(PARTED, *NUMBERS, keys=[f"k{n % 7}" for n in range(COUNT)])
     done = command("ledger", "offload", PARTED, "--wait", "--json").json()
     assert done["ledgers"] == 3 and sum(done["until"].values()) == COUNT
     rows = command("ledger", "list", PARTED, "--json").json()
     assert sum(row["records"] for row in rows) == COUNT
+    assert {row["where"] for row in rows} == {"entries and object"}, "although --tier-local is 0"
     assert all((objects / row["key"]).exists() for row in rows)
     command("topic", "delete", PARTED, "--yes", "--json").json()
     assert not any((objects / row["key"]).exists() for row in rows)
