@@ -23,8 +23,15 @@ from typing import Any
 from broker_containers.cluster.election import Election
 from broker_containers.cluster.settings import ClusterSettings
 from broker_containers.cluster.tables import ClusterTables
-from broker_containers.load.decision import Move, NewTopic, Placement, RebalancePlan, SkipReason
+from broker_containers.load.decision import (
+    Move,
+    NewTopic,
+    Placement,
+    RebalancePlan,
+    SkipReason,
+)
 from broker_containers.load.manager import LoadManager
+from broker_containers.load.move_history import MoveHistory
 from broker_containers.load.move_log import MoveLog
 from broker_containers.load.view import BrokerInfo, BrokerLoad, ClusterView, balance_of
 from sulina.errors import NotFound, Refused, Retriable, SulinaError, UnknownOutcome
@@ -75,9 +82,11 @@ class LeaderTasks:
         """Why nothing was done, counted since this broker became the leader."""
         self.moves: Counter[str] = Counter()
         """Topics moved to another owner, by cause."""
+        self.history = MoveHistory()
         self._moving: dict[str, float] = {}
         self._next_plan = 0.0
         self._moves_posted = 0
+        self._history_posted = 0
 
     async def run(self) -> None:
         """Lead while this broker is the leader. Ends when cancelled."""
@@ -102,14 +111,21 @@ class LeaderTasks:
                 await self._pause(news)
 
     async def _take_up(self) -> None:
-        """Continue with the cooldowns of the previous leader."""
+        """Continue with the cooldowns and the history of the previous leader."""
         try:
             found = await load_balance.last_moves(self._store)
             if found is not None:
                 self.manager.log = MoveLog.from_bytes(found, now=self._clock.now())
         except SulinaError as error:
             _log.warning("cannot read the previous leader's moves: %s", error)
+        try:
+            told = await load_balance.last_history(self._store)
+            if told is not None:
+                self.history = MoveHistory.from_bytes(told)
+        except SulinaError as error:
+            _log.warning("cannot read the previous leader's history of moves: %s", error)
         self._moves_posted = sum(self.moves.values())
+        self._history_posted = self.history.news
 
     async def _pause(self, news: asyncio.Event) -> None:
         try:
@@ -157,8 +173,11 @@ class LeaderTasks:
         moves, made = None, sum(self.moves.values())
         if made != self._moves_posted:
             moves = self.manager.log.to_bytes(now=self._clock.now())
-        if await load_balance.post(self._store, term, json.dumps(told).encode(), moves):
-            self._moves_posted = made
+        history, news = None, self.history.news
+        if news != self._history_posted:
+            history = self.history.to_bytes()
+        if await load_balance.post(self._store, term, json.dumps(told).encode(), moves, history):
+            self._moves_posted, self._history_posted = made, news
 
     def view(self) -> ClusterView:
         """The live brokers, with their topics and loads."""
@@ -234,7 +253,8 @@ class LeaderTasks:
             if owner is None or not owner.to:
                 continue  # done in the meantime
             if tables.broker(owner.to) is None:
-                await self._mark(topic, replace(owner, to=""), revision)
+                if await self._mark(topic, replace(owner, to=""), revision):
+                    self._tell([(topic, owner.broker, owner.to)], "cancelled")
             elif now - self._moving[rest] > self.settings.move_seconds:
                 _log.warning("%s does not hand over %s: reassigning it", owner.broker, topic)
                 late.append(self._change(topic, owner, revision, owner.to))
@@ -258,9 +278,14 @@ class LeaderTasks:
         self.plan = plan
         if not dry_run:
             self.reasons.update(plan.reasons)
+            moved = 0
             if not plan.dry_run:
                 self.manager.commit(plan, now=now)
-                await self._start(plan.moves)
+                moved = await self._start(plan.moves)
+            reasons = {reason.value: count for reason, count in plan.reasons.items()}
+            if plan.dry_run and plan.moves:
+                reasons["dry_run"] = len(plan.moves)
+            self.history.planned(moved, reasons, self._clock.wall_us())
         return plan
 
     async def move(self, topic: TopicName, target: str | None) -> Move:
@@ -290,6 +315,7 @@ class LeaderTasks:
     async def _start(self, moves: Sequence[Move]) -> int:
         """Mark moves for their owners to complete; returns how many."""
         started = []
+        by_cause: dict[str, list[tuple[TopicName, str, str]]] = defaultdict(list)
         for move in moves:
             topic = TopicName.parse(move.topic)
             owner, revision = self._tables.owner_at(topic)
@@ -298,8 +324,23 @@ class LeaderTasks:
             if await self._mark(topic, replace(owner, to=move.target), revision):
                 started.append(move)
                 self.moves[move.why.value] += 1
+                by_cause[move.why.value].append((topic, move.source, move.target))
         self.manager.moved(started, now=self._clock.now())
+        for why, told in by_cause.items():
+            self._tell(told, why)
         return len(started)
+
+    def _tell(self, moves: Iterable[tuple[TopicName, str, str]], why: str) -> None:
+        """Add to the history that topics move from one broker to another."""
+        costs = self.manager.history.costs
+        self.history.moved(
+            (
+                (str(topic), source, target, costs.get(str(topic), 0.0))
+                for topic, source, target in moves
+            ),
+            why,
+            self._clock.wall_us(),
+        )
 
     async def _mark(self, topic: TopicName, marked: Owner, revision: int) -> bool:
         guard = self._election.guard()
@@ -319,6 +360,14 @@ class LeaderTasks:
         # The next round must see these changes, so that it does not repeat them.
         await self._tables.prefix_cache.reached(last)
         self.moves[why] += len(changes)
+        self._tell(
+            [
+                (change.topic, change.before.broker, change.after.broker)
+                for change in changes
+                if change.before is not None
+            ],
+            why,
+        )
         _log.info("%d topics have new owners (%s)", len(changes), why)
 
     async def _commit_group(self, group: Sequence[Change]) -> int:

@@ -14,6 +14,7 @@ from heapq import nlargest
 from typing import Final
 
 from broker_containers.broker.broker import Broker
+from broker_containers.subscriptions.counters import SubscriptionCounters
 from broker_containers.subscriptions.subscription import Subscription
 from broker_containers.topics.topic import Topic
 from sulina.metrics.histogram import LATENCY_MS, Histogram
@@ -251,6 +252,19 @@ def _sum(one: Rates, other: Rates) -> Rates:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]
 
 
+def _failures(counters: SubscriptionCounters) -> str:
+    """What went wrong, and how often: ``3 messages were redelivered, 1 dropped``."""
+    counted = (
+        (counters.redelivered, "redelivered"),
+        (counters.dead_lettered, "sent to dead letters"),
+        (counters.dropped, "dropped"),
+    )
+    first, *others = [(times, word) for times, word in counted if times]
+    times, word = first
+    text = f"{times:,} {'message was' if times == 1 else 'messages were'} {word}"
+    return ", ".join([text, *(f"{times:,} {word}" for times, word in others)])
+
+
 def _judge(found: Subscription, seen: _SeenSubscription, now: float) -> tuple[Concern, str] | None:
     """Why a subscription needs attention, with cause and remedy; None if it does not."""
     backlog, counters, quiet = found.backlog, found.counters, now - seen.progress_at
@@ -258,9 +272,7 @@ def _judge(found: Subscription, seen: _SeenSubscription, now: float) -> tuple[Co
         return Concern.STALLED, stalled
     if seen.failed and now - seen.failed_at < _RECENT:
         return Concern.FAILING, (
-            f"{counters.redelivered:,} messages were redelivered, {counters.dead_lettered:,} "
-            f"became dead letters, {counters.dropped:,} were dropped: look at these messages, and "
-            "at the consumers' logs"
+            f"{_failures(counters)}: look at these messages, and at the consumers' logs"
         )
     delayed = found.held_by_delay
     taken = any(found.in_flight(each) for each in found.consumers) if delayed else True
@@ -271,7 +283,7 @@ def _judge(found: Subscription, seen: _SeenSubscription, now: float) -> tuple[Co
         )
     if backlog and seen.grew > 1 and not (delayed and found.consumers):
         return Concern.GROWING, (
-            f"the backlog grew by {seen.growth:,.1f} messages per second"
+            f"the backlog grew by {seen.growth:,.{int(seen.growth < 10)}f} messages per second"
             + (": add consumers, or make them faster" if found.consumers else f" and {_NOBODY}")
         )
     if backlog and not found.consumers:

@@ -22,6 +22,7 @@ from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
 from sulina.operations.cluster import (
     BalanceDetails,
+    BalanceHistory,
     BalanceOperations,
     BalancePlan,
     BrokerDetails,
@@ -142,6 +143,13 @@ class ClusterHandlers:
                 **self._leader_tasks.summary(),
                 "last_plan": None if last is None else last.to_dict(),
             }
+        )
+
+    @handles(BalanceOperations.history)
+    async def balance_history(self, *, limit: int = 100) -> BalanceHistory:
+        history = self._leader_tasks.history
+        return BalanceHistory(
+            tuple(islice(history.moves, limit)), tuple(islice(history.rounds, limit))
         )
 
     @handles(BalanceOperations.plan)

@@ -220,12 +220,50 @@ class BalanceDetails:
     last_plan: BalancePlan | None
 
 
+@dataclass(frozen=True, slots=True)
+class PastMoves:
+    """Topics that were moved together, from one broker to another."""
+
+    at_us: Count
+    why: Annotated[str, "overload, fill, affinity, drain, failover, manual, forced or cancelled."]
+    source: Name
+    target: Name
+    topics: Count
+    names: Annotated[tuple[str, ...], "The first of the topics."]
+    cost: Annotated[float, "Their load, as far as it was known."]
+
+
+@dataclass(frozen=True, slots=True)
+class PastRounds:
+    """Rounds of rebalancing, one after the other, with the same reasons not to move topics."""
+
+    since_us: Count
+    until_us: Count
+    rounds: Count
+    moved: Annotated[Count, "Topics that were moved."]
+    reasons: Annotated[Mapping[str, Count], "Why others were not, as counted in the last round."]
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceHistory:
+    """What leaders moved, and what they left where it was: the newest first."""
+
+    moves: tuple[PastMoves, ...]
+    rounds: tuple[PastRounds, ...]
+
+
 class BalanceOperations(OperationGroup, name="balance"):
     """Operations on the balance of load; the leader runs them."""
 
     @operation(GET("/balance"), right=CLUSTER, runs_on=_LEADER, needs_cluster=True)
     async def show(self) -> BalanceDetails:
         """Show how evenly the load is spread."""
+
+    @operation(GET("/balance/history"), right=CLUSTER, runs_on=_LEADER, needs_cluster=True)
+    async def history(
+        self, *, limit: Annotated[int, Between(1, 300), "The newest of each."] = 100
+    ) -> BalanceHistory:
+        """Show what was moved when and why, and why other topics were not."""
 
     @operation(GET("/balance/plan"), right=CLUSTER, runs_on=_LEADER, needs_cluster=True)
     async def plan(self) -> BalancePlan:

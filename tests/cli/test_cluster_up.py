@@ -161,6 +161,9 @@ def test_an_operator_describes_a_cluster_moves_topics_and_drains_a_broker(
     assert "max/mean" in sulina("balance", "plan").stdout
     assert sulina("balance", "plan", "--json").json()["moves"] == []
     assert "max/mean" in sulina("balance", "rebalance").stdout
+    history = sulina("balance", "history", "--json").json()
+    assert [each["why"] for each in history["moves"]] == ["drain", "manual", "manual"]
+    assert TOPIC in sulina("balance", "history").stdout
 
 
 FREE = RequestedPorts(port=0, http_port=0)

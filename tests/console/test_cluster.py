@@ -90,7 +90,9 @@ async def test_a_cluster_is_watched_drained_and_loses_a_broker(
         await browser.until(f"{topics} === 0")
         await browser.until("Boolean(document.querySelector('[aria-label=\"0 topics left\"]'))")
         await browser.run("location.hash = '#/balance'")
-        await browser.sees("Load of the brokers", "The plan now", "Not moved, by reason")
+        await browser.sees("Load of the brokers", "The plan now", "its broker is being emptied")
+        moved = "document.querySelector('[aria-label=Moved] tbody').innerText"
+        assert "/default/t-" in await browser.run(moved)
         assert await browser.accessibility_problems() == []
         assert browser.errors == []
 

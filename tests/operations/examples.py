@@ -82,6 +82,7 @@ EXAMPLES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("storage.ledgers", {}),
     ("storage.log_level", {"node": "storage-1", "level": "debug"}),
     ("balance.show", {}),
+    ("balance.history", {"limit": 20}),
     ("balance.plan", {}),
     ("balance.rebalance", {"dry_run": True}),
     ("config.list", {}),

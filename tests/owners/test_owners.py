@@ -249,6 +249,17 @@ async def test_the_leader_tells_what_it_makes_of_the_load_and_which_moves_it_mad
         assert document["term"] == brokers.running["one"].tables.leader()[1]
         assert [move.topic for move in log.since(-1e9)] == ["/default/told"]
 
+        await brokers.running["one"].election.step_down("the next leader tells it as well")
+        tables = brokers.running["two"].tables
+        while tables.leader()[0] != "two":
+            await tables.prefix_cache.change()
+        async with brokers.client("two") as client:
+            history = await client.admin.balance.history()
+        [moved] = history.moves
+        assert (moved.why, moved.names, moved.topics) == ("manual", ("/default/told",), 1)
+        assert {moved.source, moved.target} == {"one", "two"}
+        assert sum(each.rounds for each in history.rounds) > 0 and history.rounds[0].reasons
+
 
 async def test_leadership_moves_on_and_the_cluster_goes_on(
     client: Client, brokers: Brokers

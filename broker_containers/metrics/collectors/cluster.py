@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker_containers.cluster.election import Election
 from broker_containers.cluster.leader_tasks import LeaderTasks
 from broker_containers.cluster.ownership import Ownership
 from broker_containers.cluster.tables import ClusterTables
+from broker_containers.load.decision import MoveReason
 from broker_containers.load.view import balance_of
 from broker_containers.metrics.collectors.danube import write_leadership
 from sulina.metrics.exposition import Exposition, Write
@@ -37,6 +40,10 @@ def of_cluster(
     return write
 
 
+_NONE: Final = dict.fromkeys((*(each.value for each in MoveReason), "forced", "new"), 0)
+"""Every cause of moves: a counter that begins above zero would hide its first move from rates."""
+
+
 def _write_leader(text: Exposition, tables: ClusterTables, leader_tasks: LeaderTasks) -> float:
     """Returns how unevenly load is spread."""
     waiting = len(tables.unassigned.items)
@@ -46,7 +53,7 @@ def _write_leader(text: Exposition, tables: ClusterTables, leader_tasks: LeaderT
     text.counter(
         "sulina_balance_moves",
         "Topics moved to another owner, by cause.",
-        (({"why": why}, count) for why, count in sorted(leader_tasks.moves.items())),
+        (({"why": why}, count) for why, count in sorted((_NONE | leader_tasks.moves).items())),
     )
     text.counter(
         "sulina_balance_not_moved",

@@ -7,16 +7,26 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from sulina.cli.command import CliGroup
-from sulina.cli.output import columns, echo, plural, print_fields, print_table, shown_as_json
+from sulina.cli.output import (
+    columns,
+    echo,
+    moment,
+    plural,
+    print_fields,
+    print_table,
+    shown_as_json,
+)
 from sulina.cli.running import ask
 from sulina.cli.settings import CliSettings
 from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
-    from sulina.operations.cluster import BalancePlan
+    from sulina.operations.cluster import BalancePlan, PastMoves, PastRounds
 
 _BROKERS: Final = columns("broker", "load", "topics", "state", "trust")
 _MOVES: Final = columns("topic", source="from", target="to", cost="load", why="why")
+_PAST_MOVES: Final = columns("when", "why", source="from", target="to", cost="load", names="topics")
+_PAST_ROUNDS: Final = columns("since", "until", "rounds", "moved", reasons="reasons not to move")
 _BALANCE: Final = {"when": "load"} | columns(
     "mean", "highest", "lowest", "cv", max_over_mean="max/mean", max_over_bound="max/bound"
 )
@@ -42,6 +52,35 @@ def show(settings: CliSettings) -> None:
             fields[title] = getattr(found, name)
     print_fields(fields)
     print_table(found.brokers, _BROKERS)
+
+
+@balance.command(
+    "history", examples=["sulina balance history", "sulina balance history --limit 300 --json"]
+)
+@click.option("--limit", type=click.IntRange(1, 300), default=20, help="The newest of each.")
+def history(settings: CliSettings, limit: int) -> None:
+    """Show what was moved when and why, and why other topics were not."""
+    found = ask(settings, lambda admin: admin.balance.history(limit=limit))
+    if shown_as_json(settings, found):
+        return
+    print_table([_past_moves(each) for each in found.moves], _PAST_MOVES)
+    print_table([_past_rounds(each) for each in found.rounds], _PAST_ROUNDS)
+
+
+def _past_moves(moves: PastMoves) -> dict[str, Any]:
+    more = moves.topics - len(moves.names)
+    names = ", ".join(moves.names) + (f" and {more:,} more" if more else "")
+    return {**plain(moves), "when": moment(moves.at_us), "names": names}
+
+
+def _past_rounds(rounds: PastRounds) -> dict[str, Any]:
+    reasons = ", ".join(f"{name}: {count:,}" for name, count in rounds.reasons.items())
+    return {
+        **plain(rounds),
+        "since": moment(rounds.since_us),
+        "until": moment(rounds.until_us),
+        "reasons": reasons,
+    }
 
 
 @balance.command("plan", examples=["sulina balance plan"])

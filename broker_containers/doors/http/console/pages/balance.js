@@ -2,15 +2,15 @@
 
 import { get, post } from "../api.js";
 import { count, percent, words } from "../format.js";
-import { html } from "../html.js";
-import { Act, Card, CopyAs, Empty, Facts, Loaded, Meter, Note, Page, Pill, Table, useLoaded } from "../parts.js";
+import { html, useState } from "../html.js";
+import { Act, Card, CopyAs, Empty, Facts, Loaded, Meter, Note, Page, Pill, Table, Time, useLoaded } from "../parts.js";
 import { topicLink } from "../router.js";
 
 const number = (value) => (value == null ? "–" : value.toLocaleString("en", { maximumSignificantDigits: 3 }));
 
 function Moves({ plan }) {
   return html`<${Table} label="Moves" rows=${plan.moves} rowKey=${(row) => row.topic}
-    empty=${html`<${Empty} title="Nothing needs to move">The load is spread well enough, or every move is ruled out by a reason above.<//>`}
+    empty=${html`<${Empty} title="Nothing moves now">${Object.keys(plan.reasons).map((name) => html`<div key=${name}><strong>${words(name)}:</strong> ${MEANINGS[name]}</div>`)}<//>`}
     columns=${[
       { label: "Topic", cell: (row) => html`<a href=${topicLink(row.topic)}>${row.topic}</a>` },
       { label: "From", cell: (row) => row.source },
@@ -23,6 +23,14 @@ function Moves({ plan }) {
 /** What the counted words mean, and what to do about them. */
 const MEANINGS = {
   new: "a topic that was placed for the first time",
+  overload: "its broker had far more load than the others",
+  fill: "the broker that got it had far less load than the others",
+  drain: "its broker is being emptied",
+  failover: "its broker was gone",
+  manual: "somebody asked for it",
+  forced: "its broker did not hand it over in time",
+  cancelled: "given up, because the broker to get it was gone",
+  dry_run: "topics would have moved, but a setting only lets moves be shown: balance.dry_run",
   disabled: "rebalancing is off: set balance.enabled",
   too_few_brokers: "fewer than two brokers are active: add one",
   blind: "half of the reports or more are old: check the leader's connection to the metadata store",
@@ -47,9 +55,54 @@ const MEANINGS = {
   no_broker: "no broker can take topics: activate one",
 };
 
+const meaning = (name) => MEANINGS[name] && html`<br /><small class="muted">${MEANINGS[name]}</small>`;
+
 const reasons = (found, label) => html`<${Table} label=${label} rows=${Object.entries(found)} columns=${[
-  { label: "Reason", cell: ([name]) => html`${words(name)}${MEANINGS[name] && html`<br /><small class="muted">${MEANINGS[name]}</small>`}` }, { label: "Times", number: true, cell: ([, times]) => count(times) }]}
+  { label: "Reason", cell: ([name]) => html`${words(name)}${meaning(name)}` }, { label: "Times", number: true, cell: ([, times]) => count(times) }]}
   empty=${html`<${Empty} title="None">Nothing was counted since the leader took over.<//>`} />`;
+
+const few = 20;
+const all = 300;
+
+function Names({ row }) {
+  const shown = row.names.slice(0, 3);
+  const more = row.topics - shown.length;
+  return html`${shown.map((name, index) => html`${index > 0 && ", "}<a href=${topicLink(name)}>${name}</a>`)}
+    ${more > 0 && html` <span class="muted" title=${row.names.slice(3).join("\n")}>and ${count(more)} more</span>`}`;
+}
+
+/** What leaders moved, and round by round what they left where it was. */
+function History() {
+  const [limit, setLimit] = useState(few);
+  const found = useLoaded((signal) => get("/balance/history", { limit }, signal), [limit], 10000);
+  const more = (rows) => rows.length >= limit && limit < all && html`<div class="pages">
+    <span class="muted">the newest ${count(rows.length)}</span>
+    <button type="button" onClick=${() => setLimit(all)}>More</button></div>`;
+  const actions = html`<${CopyAs} cli=${`sulina balance history --limit ${limit}`} path="/balance/history" query=${{ limit }} />`;
+  return html`<${Loaded} from=${found}>${({ moves, rounds }) => html`
+    <${Card} title="Moved" actions=${actions}>
+      <${Table} label="Moved" rows=${moves} rowKey=${(row) => `${row.at_us} ${row.why} ${row.source} ${row.target}`}
+        empty=${html`<${Empty} title="Nothing was moved yet">Topics move when a broker has far more load than the others, is drained, or is gone; or with <code>sulina topic move</code><//>`}
+        columns=${[
+          { label: "When", cell: (row) => html`<${Time} us=${row.at_us} />` },
+          { label: "Topics", cell: (row) => html`<${Names} row=${row} />` },
+          { label: "From", cell: (row) => html`<span class="nowrap">${row.source}</span>` },
+          { label: "To", cell: (row) => html`<span class="nowrap">${row.target}</span>` },
+          { label: "Why", cell: (row) => html`${words(row.why)}${meaning(row.why)}` },
+          { label: "Load", number: true, cell: (row) => number(row.cost || null) },
+        ]} />${more(moves)}<//>
+    <${Card} title="Rounds of rebalancing" actions=${actions}>
+      <${Table} label="Rounds of rebalancing" rows=${rounds} rowKey=${(row) => row.since_us}
+        empty=${html`<${Empty} title="There was no round yet">The leader looks at the balance every 30 seconds, or as <code>cluster.rebalance_seconds</code> says.<//>`}
+        columns=${[
+          { label: "From", cell: (row) => html`<${Time} us=${row.since_us} />` },
+          { label: "Until", cell: (row) => html`<${Time} us=${row.until_us} />` },
+          { label: "Rounds", number: true, cell: (row) => count(row.rounds) },
+          { label: "Moved", number: true, cell: (row) => count(row.moved) },
+          { label: "Not moved, because", cell: (row) => Object.entries(row.reasons).map(([name, times]) => html`<div key=${name}>${words(name)}${times > 1 && ` (${count(times)} times)`}
+            <small class="muted"> ${MEANINGS[name]}</small></div>`) },
+        ]} />${more(rounds)}<//>`}<//>`;
+}
 
 export function Balance() {
   const brokers = useLoaded((signal) => get("/cluster", {}, signal), []);
@@ -80,13 +133,14 @@ function OfCluster() {
         { label: "Topics", number: true, cell: (row) => count(row.topics) },
         { label: "State", cell: (row) => html`<${Pill}>${words(row.state)}<//>` },
         { label: "Trust in its report", number: true, cell: (row) => percent(row.trust) },
-      ]} /><//>
-      <div class="columns">
-        <${Card} title="Moved, by cause">${reasons(value.moves, "Moved, by cause")}<//>
-        <${Card} title="Not moved, by reason">${reasons(value.reasons, "Not moved, by reason")}<//>
-      </div>`;
+      ]} /><//>`;
     }}<//>
     <${Card} title="The plan now" actions=${html`<${CopyAs} cli="sulina balance plan" path="/balance/plan" />`}>
       <${Loaded} from=${plan}>${(value) => html`<${Moves} plan=${value} />`}<//><//>
+    <${History} />
+    <${Loaded} from=${shown}>${(value) => html`<div class="columns">
+      <${Card} title="Moved since this leader leads, by cause">${reasons(value.moves, "Moved, by cause")}<//>
+      <${Card} title="Not moved since then, by reason">${reasons(value.reasons, "Not moved, by reason")}<//>
+    </div>`}<//>
   <//>`;
 }

@@ -8,6 +8,16 @@ import { Act, Card, CopyAs, Empty, Facts, Field, Loaded, Meter, Note, Page, Pill
 import { may } from "../rights.js";
 import { link, topicLink } from "../router.js";
 
+const UNITS = {
+  cpu: (value) => `${compact(value)} cores`, memory: bytes, disk_space: bytes, disk_io: byteRate, network_in: byteRate, network_out: byteRate,
+};
+
+/** A share of what there is; without a limit the amount, and nothing for what is not measured. */
+function used(name, each) {
+  if (each.limit) return percent(each.used / each.limit);
+  return name === "disk_space" && !each.used ? "–" : UNITS[name](each.used);
+}
+
 const MODES = { active: "good", draining: "warn", drained: "" };
 
 function Mode({ row, done, alone }) {
@@ -84,7 +94,7 @@ function One({ broker }) {
         ]} /><//></div>`}
       ${row.load && html`<${Card} title="Load as reported to the leader"><${Table} label="Load" rows=${Object.entries(row.load.resources)} columns=${[
         { label: "Resource", cell: ([name]) => words(name) },
-        { label: "Used", number: true, cell: ([name, each]) => (each.limit ? percent(each.used / each.limit) : compact(each.used)) },
+        { label: "Used", number: true, cell: ([name, each]) => html`<span title=${each.limit ? `${UNITS[name](each.used)} of ${UNITS[name](each.limit)}` : undefined}>${used(name, each)}</span>` },
         { label: "Share", cell: ([name, each]) => each.limit > 0 && html`<${Meter} share=${each.used / each.limit} label=${percent(each.used / each.limit)} kind=${each.used / each.limit > 0.85 ? "warn" : ""} />` },
       ]} /><//>`}
       <${Card} title=${`Topics (${count(row.owns.length)}${row.owns.length >= 1000 ? " or more" : ""})`}>

@@ -43,8 +43,8 @@ const columns = (place, parted) => [
   (place || parted) && { label: "partition", number: true, cell: (row) => count(row.partition) },
   { label: "offset", number: true, cell: (row) => count(row.offset) },
   { label: "publish_time", cell: (row) => html`<${Time} us=${row.time_us} />` },
-  { label: "key", cell: (row) => html`<code>${row.key ?? ""}</code>` },
-  { label: place ? "value or payload" : "payload", cell: (row) => html`<div class="payload">${row.value ?? row.decoded ?? row.payload ?? "binary data"}</div>` },
+  { label: "key", cell: (row) => html`<code class="short" title=${row.key}>${row.key ?? ""}</code>` },
+  { label: place ? "value or payload" : "payload", className: "payload-cell", cell: (row) => html`<div class="payload">${row.value ?? row.decoded ?? row.payload ?? "binary data"}</div>` },
   place && { label: "value_error", cell: (row) => row.value_error ?? "" },
 ].filter(Boolean);
 

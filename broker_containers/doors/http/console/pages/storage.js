@@ -45,7 +45,7 @@ function Nodes({ nodes, reload }) {
     { label: "Reserved", number: true, title: "Space that appends find even if the disk is full", cell: known((state) => bytes(state.reserved_bytes)) },
     { label: "Waiting for its disk", number: true, cell: known((state) => bytes(state.pending_bytes)) },
     { label: "Ledgers", number: true, cell: known((state) => count(state.ledgers)) },
-    { label: "Logs", cell: known((state, row) => html`<${Level} row=${row} done=${reload} />`) },
+    { label: "Logs", number: true, cell: known((state, row) => html`<${Level} row=${row} done=${reload} />`) },
   ]} /><//>`;
 }
 

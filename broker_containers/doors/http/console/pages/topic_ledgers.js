@@ -4,6 +4,7 @@ import { get, post, topicPath } from "../api.js";
 import { bytes, count } from "../format.js";
 import { html } from "../html.js";
 import { Act, Card, CopyAs, Empty, Loaded, Pill, Table, Time, useLoaded } from "../parts.js";
+import { Pages } from "../paging.js";
 import { may } from "../rights.js";
 
 const KIND = { object: "cold", "entries and object": "both", entries: "hot" };
@@ -22,7 +23,9 @@ function Bar({ rows }) {
   </div>`;
 }
 
-export function Ledgers({ topic, details }) {
+const SIZE = 50;
+
+export function Ledgers({ topic, details, query }) {
   const path = `/topics/${topicPath(topic)}/tier`;
   const found = useLoaded((signal) => get(path, {}, signal), [topic], 5000);
   if (details.delivery !== "reliable") {
@@ -37,6 +40,7 @@ export function Ledgers({ topic, details }) {
   // The owner knows the size of the ledger that is being written; the metadata does not.
   const spans = new Map(details.logs.flatMap((log) => log.ledgers.map((each) => [`${log.topic} ${each.id}`, each.bytes])));
   const manage = may("topics", topic);
+  const skip = Number(query.skip ?? 0);
   return html`<${Card} title="Ledgers" actions=${html`<${CopyAs} cli=${`sulina ledger list ${topic}`} path=${path} />
       ${manage && html`<${Act} label="Offload" title="Offload all ledgers now" explain="The ledger being written is closed, and all ledgers become objects."
         act=${async () => {
@@ -46,19 +50,20 @@ export function Ledgers({ topic, details }) {
     <${Loaded} from=${found}>${(all) => {
       const rows = all.map((row) => ({ ...row, bytes: Math.max(row.bytes, spans.get(`${row.topic} ${row.ledger}`) ?? 0) }));
       return html`${rows.length > 0 && html`<${Bar} rows=${rows} />`}
-      <${Table} label="Ledgers" rows=${rows.toReversed()} rowKey=${(row) => `${row.topic} ${row.ledger}`}
+      <${Table} label="Ledgers" rows=${rows.toReversed().slice(skip, skip + SIZE)} rowKey=${(row) => `${row.topic} ${row.ledger}`}
         empty=${html`<${Empty} title="There are no ledgers yet">The first message creates one.<//>`}
         columns=${[
-          details.partitions > 0 && { label: "Partition", cell: (row) => row.topic },
+          details.partitions > 0 && { label: "Partition", number: true, cell: (row) => row.topic.match(/\d+$/)[0] },
           { label: "Ledger", number: true, cell: (row) => row.ledger },
-          { label: "Where", cell: (row) => html`<i class=${`swatch ${kindOf(row)}`} aria-hidden="true"></i>${WORDS[kindOf(row)]}` },
+          { label: "Where", cell: (row) => html`<span class="nowrap"><i class=${`swatch ${kindOf(row)}`} aria-hidden="true"></i>${WORDS[kindOf(row)]}</span>` },
           { label: "Offsets", number: true, cell: (row) => `${count(row.first_offset)} – ${row.last_offset === null ? "" : count(row.last_offset)}` },
           { label: "Size", number: true, cell: (row) => bytes(row.bytes) },
           { label: "Object", number: true, cell: (row) => (row.object_bytes === null ? "–" : bytes(row.object_bytes)) },
           { label: "First message", cell: (row) => html`<${Time} us=${row.first_time_us} />` },
-          { label: "Key of the object", cell: (row) => (row.key ? html`<code>${row.key}</code>` : html`<${Pill}>none yet<//>`) },
+          { label: "Key of the object", cell: (row) => (row.key ? html`<code class="short" title=${row.key}>${row.key.split("/").at(-1)}</code>` : html`<${Pill}>none yet<//>`) },
           manage && { label: "", cell: (row) => row.key && verify(row) },
-        ].filter(Boolean)} />`;
+        ].filter(Boolean)} />
+      ${rows.length > SIZE && html`<${Pages} skip=${skip} size=${SIZE} total=${rows.length} />`}`;
     }}<//>
   <//>`;
 }
