@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from emr_jobs.jobs import running
+from emr_jobs.jobs.commit_properties import commit_with
 from emr_jobs.jobs.running import DONE, Result
 from emr_jobs.jobs.stores import records_of
 from sulina.errors import Refused, Unavailable
@@ -34,7 +35,6 @@ _EXAMPLES = """\
       --table glue.sulina.customers_latest"""
 _MERGED: Final = "sulina.merged"
 """What the summary of a snapshot says: the next offset of each partition."""
-_SETTING: Final = f"spark.sql.iceberg.snapshot-property.{_MERGED}"
 _ATTEMPTS: Final = 5
 _COLUMNS: Final = ("key", "partition", "offset", "publish_time", "payload", "value")
 _CONFLICTS: Final = ("ValidationException", "CommitFailedException", "conflicting files")
@@ -175,20 +175,19 @@ def _merge(spark: SparkSession, table: str, records: DataFrame, merged: Mapping[
     listed = ", ".join(f"`{name}`" for name in names)
     values = ", ".join(f"s.`{name}`" for name in names)
     pairs = ", ".join(f"t.`{name}` = s.`{name}`" for name in names)
-    spark.conf.set(_SETTING, json.dumps(merged))
+    statement = (
+        f"MERGE INTO {table} t USING changes s ON t.key = s.key "
+        "WHEN MATCHED AND s.deleted THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET {pairs} "
+        f"WHEN NOT MATCHED AND NOT s.deleted THEN INSERT ({listed}) VALUES ({values})"
+    )
     try:
-        spark.sql(
-            f"MERGE INTO {table} t USING changes s ON t.key = s.key "
-            "WHEN MATCHED AND s.deleted THEN DELETE "
-            f"WHEN MATCHED THEN UPDATE SET {pairs} "
-            f"WHEN NOT MATCHED AND NOT s.deleted THEN INSERT ({listed}) VALUES ({values})"
-        )
+        commit_with(spark, {_MERGED: json.dumps(merged)}, lambda: spark.sql(statement))
     except Exception as error:
         if any(each in str(error) for each in _CONFLICTS):
             return False
         raise
     finally:
-        spark.conf.unset(_SETTING)
         spark.catalog.dropTempView("changes")
     return True
 
