@@ -8,8 +8,6 @@ uploads that were never finished are deleted by the service after a week.
 
 from __future__ import annotations
 
-import asyncio
-import builtins
 import os
 from base64 import b64encode
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
@@ -21,18 +19,17 @@ from azure.core import MatchConditions
 from azure.storage.blob import BlobBlock
 from azure.storage.blob.aio import BlobClient, ContainerClient
 
-from sulina.errors import NotFound, TooLarge
+from sulina.errors import NotFound
 from sulina.objects.azure_errors import translate
 from sulina.objects.http_ranges import read_range
 from sulina.objects.outcomes import RangeError, TakenError, UploadGoneError
-from sulina.objects.parts import in_parts, take
+from sulina.objects.parts import chained, in_parts, send_all, take
 from sulina.objects.retry import Retrier
 from sulina.objects.store import ObjectInfo, ObjectSettings, check_key, check_length
 from sulina.objects.upload_id import UPLOAD_ID, check_ours, new_upload_id
 from sulina.runtime.seam import Clock, Randomness
 
 _T = TypeVar("_T")
-Sizes = list[int]
 _MAX_BLOCKS: Final = 50_000
 """The service's own limit."""
 _METADATA: Final = UPLOAD_ID.replace("-", "_")
@@ -62,21 +59,20 @@ class AzureStore:
 
     async def put(self, key: str, chunks: AsyncIterable[bytes]) -> ObjectInfo:
         check_key(key)
-        upload_id, sizes = new_upload_id(self._random), [0]
+        upload_id = new_upload_id(self._random)
         try:
             async with aclosing(in_parts(chunks, self._settings.part_bytes)) as parts:
                 first = await take(parts, 2)
                 if len(first) == 1:
-                    sizes[0] = len(first[0])
-                    made = await self._put_whole(key, first[0], upload_id)
+                    size, made = len(first[0]), await self._put_whole(key, first[0], upload_id)
                 else:
-                    made = await self._put_blocks(key, _chained(first, parts), upload_id, sizes)
+                    size, made = await self._put_blocks(key, chained(first, parts), upload_id)
         except (TakenError, UploadGoneError):
             found = await self._properties(key)
             metadata = None if found is None else {UPLOAD_ID: found.metadata.get(_METADATA, "")}
             check_ours(key, upload_id, metadata)
             return _info(key, int(found.size), found.etag, found.last_modified)
-        return _info(key, sizes[0], made["etag"], made["last_modified"])
+        return _info(key, size, made["etag"], made["last_modified"])
 
     async def _put_whole(self, key: str, data: bytes, upload_id: str) -> Any:
         blob = self._blob(key)
@@ -88,36 +84,20 @@ class AzureStore:
         )
 
     async def _put_blocks(
-        self, key: str, parts: AsyncIterator[bytes], upload_id: str, sizes: Sizes
-    ) -> Any:
-        """Stage the parts, several at a time, then commit them; adds their size to ``sizes``."""
+        self, key: str, parts: AsyncIterator[bytes], upload_id: str
+    ) -> tuple[int, Any]:
+        """Stage the parts, several at a time, then commit them; returns their size, too."""
         blob = self._blob(key)
-        blocks = builtins.list[BlobBlock]()
-        slots = asyncio.Semaphore(self._settings.concurrency)
+        names = dict[int, str]()
 
-        async def stage(name: str, data: bytes) -> None:
-            try:
-                await self._ask(key, lambda: blob.stage_block(name, data, length=len(data)))
-            finally:
-                slots.release()
+        async def stage(number: int, data: bytes) -> None:
+            # All uploads of a blob share its blocks: names must differ, not in length.
+            name = names[number] = b64encode(f"{upload_id}-{number:08}".encode()).decode()
+            await self._ask(key, lambda: blob.stage_block(name, data, length=len(data)))
 
-        try:
-            async with asyncio.TaskGroup() as staging:
-                async for data in parts:
-                    if len(blocks) == _MAX_BLOCKS:
-                        raise TooLarge(
-                            f"{key} has more than {_MAX_BLOCKS} parts of "
-                            f"{self._settings.part_bytes} bytes: raise ObjectSettings.part_bytes"
-                        )
-                    # All uploads of a blob share its blocks: names must differ, not in length.
-                    name = b64encode(f"{upload_id}-{len(blocks):08}".encode()).decode()
-                    blocks.append(BlobBlock(block_id=name))
-                    sizes[0] += len(data)
-                    await slots.acquire()
-                    staging.create_task(stage(name, data))
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        return await self._ask(
+        size = await send_all(key, parts, stage, self._settings, _MAX_BLOCKS)
+        blocks = [BlobBlock(block_id=names[number]) for number in sorted(names)]
+        made = await self._ask(
             key,
             lambda: blob.commit_block_list(
                 blocks,
@@ -125,6 +105,7 @@ class AzureStore:
                 match_condition=MatchConditions.IfMissing,
             ),
         )
+        return size, made
 
     async def get(self, key: str, start: int, end: int) -> bytes:
         return await read_range(self._read, self.info, key, start, end)
@@ -253,13 +234,6 @@ async def _credential(resources: AsyncExitStack) -> Any:
     from azure.identity.aio import DefaultAzureCredential
 
     return await resources.enter_async_context(DefaultAzureCredential())
-
-
-async def _chained(first: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    while first:
-        yield first.pop(0)
-    async for part in rest:
-        yield part
 
 
 def _info(key: str, size: int, etag: Any, modified: datetime) -> ObjectInfo:

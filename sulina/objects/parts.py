@@ -1,8 +1,12 @@
-"""Splits a stream of chunks of any size into parts of equal size."""
+"""Splits a stream of chunks of any size into parts of equal size, and sends parts concurrently."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+
+from sulina.errors import TooLarge
+from sulina.objects.store import ObjectSettings
 
 
 async def in_parts(chunks: AsyncIterable[bytes], part_bytes: int) -> AsyncGenerator[bytes]:
@@ -33,3 +37,48 @@ async def take(parts: AsyncIterator[bytes], count: int) -> list[bytes]:
         if len(found) == count:
             break
     return found
+
+
+async def chained(first: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The parts of ``first``, removed from it to free their memory, then the others."""
+    while first:
+        yield first.pop(0)
+    async for part in rest:
+        yield part
+
+
+async def send_all(
+    key: str,
+    parts: AsyncIterator[bytes],
+    send: Callable[[int, bytes], Awaitable[None]],
+    settings: ObjectSettings,
+    most: int,
+) -> int:
+    """Call ``send`` with every part and its number, from 0; returns the size of all.
+
+    ``concurrency`` of the settings limits the calls, and how far ``parts`` is read. The first
+    error is raised after the other calls were cancelled. Raises ``TooLarge`` for more than
+    ``most`` parts.
+    """
+    slots, number, size = asyncio.Semaphore(settings.concurrency), 0, 0
+
+    async def send_one(number: int, data: bytes) -> None:
+        try:
+            await send(number, data)
+        finally:
+            slots.release()
+
+    try:
+        async with asyncio.TaskGroup() as sending:
+            async for data in parts:
+                if number == most:
+                    raise TooLarge(
+                        f"{key} has more than {most} parts of {settings.part_bytes} bytes: raise "
+                        "ObjectSettings.part_bytes"
+                    )
+                await slots.acquire()
+                sending.create_task(send_one(number, data))
+                number, size = number + 1, size + len(data)
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    return size

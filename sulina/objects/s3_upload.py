@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
-from sulina.errors import SulinaError, TooLarge
+from sulina.errors import SulinaError
 from sulina.objects.outcomes import UploadGoneError
+from sulina.objects.parts import chained, send_all
 from sulina.objects.store import ObjectSettings
 from sulina.objects.upload_id import UPLOAD_ID
 
@@ -37,7 +37,6 @@ class S3Upload:
         self._place = {"Bucket": bucket, "Key": name}
         self._name = name
         self._settings = settings
-        self._size = 0
 
     async def run(
         self, upload_id: str, first: list[bytes], rest: AsyncIterator[bytes]
@@ -54,9 +53,15 @@ class S3Upload:
                 **self._place, Metadata={UPLOAD_ID: upload_id}
             ),
         )
-        self._place["UploadId"] = begun["UploadId"]
+        self._place["UploadId"], etags = begun["UploadId"], dict[int, str]()
         try:
-            etags = await self._send_all(first, rest)
+            size = await send_all(
+                self._name,
+                chained(first, rest),
+                lambda number, data: self._send(number + 1, data, etags),
+                self._settings,
+                _MAX_PARTS,
+            )
             done = await self._ask(
                 self._name,
                 lambda: self._client.complete_multipart_upload(
@@ -74,42 +79,14 @@ class S3Upload:
             if not isinstance(error, UploadGoneError):
                 await self._take_back()
             raise
-        return str(done["ETag"]), self._size
+        return str(done["ETag"]), size
 
-    async def _send_all(self, first: list[bytes], rest: AsyncIterator[bytes]) -> dict[int, str]:
-        """Send all parts. Returns their ETags by number."""
-        etags: dict[int, str] = {}
-        slots = asyncio.Semaphore(self._settings.concurrency)
-
-        async def send(number: int, data: bytes) -> None:
-            try:
-                etags[number] = await self._send(number, data)
-            finally:
-                slots.release()
-
-        try:
-            async with asyncio.TaskGroup() as sending:
-                number = 0
-                async for data in _chained(first, rest):
-                    number += 1
-                    if number > _MAX_PARTS:
-                        raise TooLarge(
-                            f"{self._name} has more than {_MAX_PARTS} parts of "
-                            f"{self._settings.part_bytes} bytes: raise ObjectSettings.part_bytes"
-                        )
-                    self._size += len(data)
-                    await slots.acquire()
-                    sending.create_task(send(number, data))
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        return etags
-
-    async def _send(self, number: int, data: bytes) -> str:
+    async def _send(self, number: int, data: bytes, etags: dict[int, str]) -> None:
         answer = await self._ask(
             self._name,
             lambda: self._client.upload_part(**self._place, PartNumber=number, Body=data),
         )
-        return str(answer["ETag"])
+        etags[number] = str(answer["ETag"])
 
     async def _take_back(self) -> None:
         """Abort with few attempts, since the caller waits; stale uploads are removed later."""
@@ -119,10 +96,3 @@ class S3Upload:
                 lambda: self._client.abort_multipart_upload(**self._place),
                 attempts=2,
             )
-
-
-async def _chained(first: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    while first:
-        yield first.pop(0)
-    async for part in rest:
-        yield part

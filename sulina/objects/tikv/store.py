@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from sulina.errors import AlreadyExists, CorruptEntry, NotFound
-from sulina.objects.parts import in_parts, take
+from sulina.objects.parts import chained, in_parts, take
 from sulina.objects.retry import Retrier
 from sulina.objects.store import (
     ObjectInfo,
@@ -79,7 +79,7 @@ class TikvStore:
                 values = self._cut(first[0])
                 await self._ask(key, lambda: self._create(key, record, values))
             else:
-                await self._upload(key, record, _chained(first, parts))
+                await self._upload(key, record, chained(first, parts))
         return _info(key, record)
 
     async def _create(self, key: str, record: pb.ObjectRecord, values: Sequence[bytes]) -> None:
@@ -256,10 +256,3 @@ def _complete(record: pb.ObjectRecord, digest: hashlib.blake2b, now: int) -> Non
 
 def _info(key: str, record: pb.ObjectRecord) -> ObjectInfo:
     return ObjectInfo(key, record.size, record.etag, record.modified_us)
-
-
-async def _chained(first: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    while first:
-        yield first.pop(0)
-    async for part in rest:
-        yield part
