@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 from benchmarks import markdown, program, turns
 from benchmarks import options as command_line
 from benchmarks.cell import CellFailure
 from benchmarks.fetch import FETCHED, CannotFetch
 from benchmarks.options import BenchmarkOptions
-from benchmarks.report import print_report, profile_table
+from benchmarks.report import print_report, print_skipped, profile_table
 from benchmarks.results import RunResults, to_json
 from benchmarks.run import available, measure, profile, summarize
 from benchmarks.systems import OURS, SYSTEMS
@@ -46,7 +47,8 @@ def list_systems(console: Console) -> int:
     """List the systems that can be measured on this machine."""
     for system in SYSTEMS.values():
         reason = system.unavailable()
-        state = f"[green]ready[/], {system.version()}" if reason is None else f"[yellow]{reason}[/]"
+        ready = f"[green]ready[/], {system.version()}"
+        state = ready if reason is None else f"[yellow]{escape(reason)}[/]"
         console.print(f"{system.name:<17} {system.title:<32} {state}", highlight=False)
     return 0
 
@@ -72,6 +74,7 @@ def show_all(options: BenchmarkOptions, console: Console) -> int:
     found = turns.read_all(options.out)
     if not found:
         console.print(f"nothing was measured: {options.out} has no turns", style="red")
+        print_skipped(available(options.systems)[1], console)
         return 1
     results = summarize(found, available(options.systems)[1])
     print_report(results, console)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -41,8 +42,13 @@ def print_report(results: RunResults, console: Console) -> None:
     console.print(guarantee_table(results))
     for sentence in results.noise:
         console.print(f"[yellow]not quiet:[/] {sentence}", highlight=False)
-    for reason in dict.fromkeys(results.skipped.values()):
-        console.print(f"[yellow]skipped:[/] {reason}", highlight=False)
+    print_skipped(results.skipped, console)
+
+
+def print_skipped(skipped: dict[str, str], console: Console) -> None:
+    """Say why systems were not measured, each reason once."""
+    for reason in dict.fromkeys(skipped.values()):
+        console.print(f"[yellow]skipped:[/] {escape(reason)}", highlight=False)
 
 
 def throughput_table(results: RunResults) -> Table:

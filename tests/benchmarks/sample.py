@@ -54,7 +54,7 @@ def results(outcomes: list[CellOutcome] | None = None) -> RunResults:
             SystemInfo("sulina", "Sulina", "0.1", True, "synced", "batches"),
             SystemInfo("redis", "Redis Streams", "7", False, "synced too", "pipelines"),
         ],
-        skipped={"nats": "nats-server is not installed"},
+        skipped={"nats": "install sulina[bench]"},
         outcomes=outcomes,
         repetitions=outcomes,
         yardsticks=yardsticks(),

@@ -28,7 +28,7 @@ def test_the_report_shows_rates_ratios_failures_and_what_was_left_out() -> None:
     assert "30 x" in text
     assert "failed: the producer failed: it was tired" in text
     assert "(rate not kept)" in text
-    assert "skipped: nats-server is not installed" in text
+    assert "skipped: install sulina[bench]" in text
 
 
 def test_the_report_says_what_an_acknowledgement_means() -> None:
