@@ -62,7 +62,7 @@ def show_profile(options: BenchmarkOptions, console: Console) -> int:
     outcomes = profile(options, console)
     for outcome in outcomes:
         if isinstance(outcome, CellFailure):
-            console.print(f"the cell failed: {outcome.reason}", style="red")
+            console.print(f"the cell failed: {outcome.reason}", style="red", markup=False)
         else:
             console.print(profile_table(outcome))
     return 1 if any(isinstance(outcome, CellFailure) for outcome in outcomes) else 0

@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             _measure(given.kind, (given.points or POINTS[given.kind]).split(","), given)
         except (CannotStart, RuntimeError, SulinaError) as error:
-            console.print(f"{given.kind} was not measured: {error}", style="red")
+            console.print(f"{given.kind} was not measured: {error}", style="red", markup=False)
             return 1
     kept = read(given.out)
     if not kept:

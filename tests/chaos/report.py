@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -109,7 +110,7 @@ class Report:
             f"{len(self.rounds)} rounds in {self.seconds:.0f} s"
         )
         for violation in self.violations:
-            console.print(f"[bold red]VIOLATION[/] {violation}", markup=True)
+            console.print(f"[bold red]VIOLATION[/] {escape(violation)}", markup=True)
         if not self.violations:
             console.print("nothing acknowledged was lost, altered, repeated or out of order")
 

@@ -217,9 +217,9 @@ def _report(console: Console, outcome: RunOutcome, without: str | None, mode: Mo
     console.rule(f"seed {outcome.seed}")
     for line in outcome.lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"[red]{outcome.violation}", soft_wrap=True)
+    console.print(outcome.violation, style="red", markup=False, soft_wrap=True)
     again = replay_command(outcome.seed, without, **mode)
-    console.print(f"to repeat: {again}", soft_wrap=True)
+    console.print(f"to repeat: {again}", markup=False, soft_wrap=True)
 
 
 def _show(console: Console, seeds: Sequence[int], without: str | None, mode: Mode) -> int:
@@ -229,7 +229,9 @@ def _show(console: Console, seeds: Sequence[int], without: str | None, mode: Mod
         outcome = simulate(seed, switches, keep=None, **mode)
         for line in outcome.lines:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
-        console.print(f"seed {seed}: {outcome.violation or 'no violation'}, {outcome.digest}")
+        console.print(
+            f"seed {seed}: {outcome.violation or 'no violation'}, {outcome.digest}", markup=False
+        )
         failed += outcome.violation is not None
     return 1 if failed else 0
 
