@@ -136,12 +136,33 @@ def print_fields(fields: Any) -> None:
         click.echo(f"{click.style(label, bold=True)}{'':{width - len(label)}}  {text}".rstrip())
 
 
+_ZEROS: Final = {
+    "local_retention_ms": "as tier.local_seconds says",
+    "local_retention_bytes": "as tier.local_bytes says",
+    "delete_unused_ms": "never",
+    "tombstone_retention_ms": "for good",
+    "freshness_ms": "as tier.after_seconds says",
+    "merge_bytes": "as tier.merge_bytes says",
+}
+"""What 0 means where it is not ``no limit``."""
+_SPANS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+
+
 def readable_limits(limits: Policy) -> dict[str, Any]:
-    """Limits for people: 0 reads ``no limit``."""
-    return {
-        name: value if isinstance(value, bool) else value or "no limit"
-        for name, value in plain(limits).items()
-    }
+    """Limits for people: with units, and with what 0 means."""
+    return {name: _readable_limit(name, value) for name, value in plain(limits).items()}
+
+
+def _readable_limit(name: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    if not value:
+        return _ZEROS.get(name, "no limit")
+    shown = f"{value:,}"
+    if name.endswith("_ms"):
+        units = (f" ({value // long:,} {unit})" for unit, long in _SPANS if not value % long)
+        return shown + next(units, "")
+    return f"{shown} ({size(value)})" if name.endswith(("_bytes", "_size")) else shown
 
 
 def show_limits(

@@ -21,6 +21,16 @@ _UNITS: Final = {
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
 }
+_SIZES: Final = {
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
 
 
 def topic_name(value: str) -> str:
@@ -40,15 +50,24 @@ def namespace_name(value: str) -> str:
 
 
 def limit(value: str) -> tuple[str, int | bool | None]:
-    """A limit as NAME=VALUE; the value is a whole number, true, false or default."""
+    """A limit as NAME=VALUE. The value is a whole number, of a time also with s, m, h or d, and of
+    a size with kB, MiB and so on; or true, false or default."""
     name, separator, text = value.partition("=")
     if text == "default" and separator:
         return name, None
-    if not separator or not (text.isdigit() or text in ("true", "false")):
-        raise click.BadParameter(
-            f"{value!r} is not a limit: write NAME=VALUE, as in retention_ms=86400000"
-        )
-    return name, int(text) if text.isdigit() else text == "true"
+    if separator and text in ("true", "false"):
+        return name, text == "true"
+    if separator and text.isascii() and text.isdigit():
+        return name, int(text)
+    found = re.fullmatch(r"([0-9]{1,15})([A-Za-z]+)", text, re.ASCII)
+    if found is not None and name.endswith("_ms") and found[2] in _UNITS:
+        return name, int(found[1]) * (_UNITS[found[2]] // timedelta(milliseconds=1))
+    if found is not None and name.endswith(("_bytes", "_size")) and found[2] in _SIZES:
+        return name, int(found[1]) * _SIZES[found[2]]
+    raise click.BadParameter(
+        f"{value!r} is not a limit: write NAME=VALUE, as in retention_ms=7d, retention_bytes=10GB "
+        "or delete_consumed=true"
+    )
 
 
 def position(value: str | Start) -> Start:

@@ -14,9 +14,10 @@ from broker_containers.commands.serving import recovery_summary
 from storage_grpc.journal.recover import RecoveryReport
 from sulina.cli.bench.histogram import LatencyHistogram
 from sulina.cli.messages.sources import Pacer
-from sulina.cli.output import moment, plural, size, words
-from sulina.cli.params import position
+from sulina.cli.output import moment, plural, readable_limits, size, words
+from sulina.cli.params import limit, position
 from sulina.cli.pipes import lines_of
+from sulina.metadata.keys.policy import Policy
 from sulina.model import Start
 
 
@@ -140,3 +141,32 @@ def test_the_recovery_summary_is_one_line(changes: dict[str, object], expected: 
     }
     line = recovery_summary(RecoveryReport(**{**fields, **changes}))  # type: ignore[arg-type]  # by name
     assert expected in line and "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("retention_ms=7d", ("retention_ms", 604_800_000)),
+        ("retention_ms=1500", ("retention_ms", 1500)),
+        ("retention_bytes=10GB", ("retention_bytes", 10**10)),
+        ("max_message_size=2MiB", ("max_message_size", 2 << 20)),
+        ("compact=true", ("compact", True)),
+        ("ttl_ms=default", ("ttl_ms", None)),
+    ],
+)
+def test_limits_take_units(given: str, found: tuple[str, object]) -> None:
+    assert limit(given) == found
+
+
+@pytest.mark.parametrize("given", ["retention_ms=7GB", "max_producers=3d", "compact=", "=7d", "7d"])
+def test_a_limit_that_makes_no_sense_is_explained(given: str) -> None:
+    with pytest.raises(click.BadParameter, match="write NAME=VALUE, as in retention_ms=7d"):
+        limit(given)
+
+
+def test_limits_are_shown_with_units_and_with_what_0_means() -> None:
+    shown = readable_limits(Policy(ttl_ms=5_400_000, tombstone_retention_ms=0))
+    assert shown["ttl_ms"] == "5,400,000 (90 m)"
+    assert shown["max_message_size"] == "10,485,760 (10.5 MB)"
+    assert (shown["retention_ms"], shown["tombstone_retention_ms"]) == ("no limit", "for good")
+    assert (shown["local_retention_ms"], shown["compact"]) == ("as tier.local_seconds says", False)

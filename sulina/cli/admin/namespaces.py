@@ -71,7 +71,7 @@ def delete(settings: CliSettings, name: str, yes: bool) -> None:
     "policy",
     examples=[
         "sulina namespace policy default",
-        "sulina namespace policy default retention_bytes=100000000000",
+        "sulina namespace policy default retention_bytes=100GB",
     ],
 )
 @click.argument("name", metavar="NAMESPACE", type=namespace_name)
@@ -79,6 +79,9 @@ def delete(settings: CliSettings, name: str, yes: bool) -> None:
 def policy(
     settings: CliSettings, name: str, limits: tuple[tuple[str, int | bool | None], ...]
 ) -> None:
-    """Show or set the limits that apply to a namespace's topics. 0 means no limit."""
+    """Show or set the limits that apply to a namespace's topics. 0 means no limit.
+
+    Values are written as for `sulina topic policy`.
+    """
     changes = cast("NamespaceLimits", dict(limits))
     show_limits(settings, ask(settings, lambda admin: admin.namespaces.policy(name, **changes)))

@@ -31,7 +31,7 @@ _FIELDS: Final = ("retention_ms", "retention_bytes", "delete_consumed")
     cls=CliCommand,
     examples=[
         "sulina topic retention /default/orders",
-        "sulina topic retention /default/orders --preview retention_ms=604800000",
+        "sulina topic retention /default/orders --preview retention_ms=7d",
         "sulina topic retention /default/orders --undo",
     ],
 )

@@ -176,7 +176,7 @@ def _log_row(log: TopicLog) -> dict[str, Any]:
     "policy",
     examples=[
         "sulina topic policy /default/orders",
-        "sulina topic policy /default/orders retention_ms=604800000 delete_consumed=true",
+        "sulina topic policy /default/orders retention_ms=7d delete_consumed=true",
     ],
 )
 @click.argument("name", metavar="TOPIC", type=topic_name)
@@ -186,8 +186,10 @@ def policy(
 ) -> None:
     """Show or set the limits of a topic: retention, producers, consumers and others.
 
-    0 means no limit, and `default` as a value removes the topic's own. A limit that the topic does
-    not set comes from its namespace, then from the brokers' settings (policy.*).
+    Times take s, m, h and d (7d), sizes kB, MB, GB, KiB, MiB and GiB (10GB); without a unit they are
+    milliseconds and bytes. 0 means no limit, and `default` as a value removes the topic's own. A
+    limit that the topic does not set comes from its namespace, then from the brokers' settings
+    (policy.*).
     """
     changes = cast("TopicLimits", dict(limits))
     found = ask(settings, lambda admin: admin.topics.policy(name, **changes))
