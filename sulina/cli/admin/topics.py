@@ -186,9 +186,9 @@ def policy(
 ) -> None:
     """Show or set the limits of a topic: retention, producers, consumers and others.
 
-    Times take s, m, h and d (7d), sizes kB, MB, GB, KiB, MiB and GiB (10GB); without a unit they are
-    milliseconds and bytes. 0 means no limit, and `default` as a value removes the topic's own. A
-    limit that the topic does not set comes from its namespace, then from the brokers' settings
+    Times take s, m, h and d (7d), sizes kB, MB, GB, KiB, MiB and GiB (10GB); without a unit they
+    are milliseconds and bytes. 0 means no limit, and `default` as a value removes the topic's own.
+    A limit that the topic does not set comes from its namespace, then from the brokers' settings
     (policy.*).
     """
     changes = cast("TopicLimits", dict(limits))
