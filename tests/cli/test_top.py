@@ -103,6 +103,16 @@ def test_it_fits_the_terminal(width: int, height: int) -> None:
     assert max(map(len, lines.splitlines())) <= width
 
 
+def test_in_a_narrow_terminal_numbers_are_whole_or_left_out() -> None:
+    named = replace(BROKER, broker="a-broker-with-a-long-name")
+    seen = replace(SEEN, overview=replace(SEEN.overview, brokers=(named,)))
+    text = shown(seen=seen, width=80)
+    assert re.search(r"a-broker\S*… +ok +3 +4 +1.23k +20 +45.7k +3.50", text), text
+    assert "tier lag" not in text  # this broker has no object store
+    text = shown(seen=seen, width=48)
+    assert re.search(r"a-broker\S* +ok +1.23k +20.* +45.7k", text) and "producers" not in text, text
+
+
 def test_sorting_filtering_and_opening_a_topic() -> None:
     def names(view: View) -> list[str]:
         return [each.topic for each in view.topics(SEEN.overview)]

@@ -137,8 +137,9 @@ async def test_a_phone_and_a_wall_show_everything_without_scrolling_sideways(
             assert await browser.run("document.documentElement.scrollWidth <= innerWidth"), page
             tables = "[...document.querySelectorAll('.table')]"
             assert await browser.run(
-                f"{tables}.every((each) => each.scrollWidth <= each.clientWidth)"
-            )
+                f"{tables}.every((each) => each.scrollWidth <= each.clientWidth"
+                " && each.scrollHeight <= each.clientHeight)"
+            ), page
     await browser.size(1440, 900)
     assert browser.errors == []
 

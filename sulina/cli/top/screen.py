@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from sulina.cli.top.fitting import UNKNOWN, FittingTable
 from sulina.cli.top.view import HELP, Mode, Seen, View
 from sulina.operations.overview import BrokerOverview, Concern, SubscriptionConcern, TopicTraffic
 from sulina.operations.subscriptions import SubscriptionRow
@@ -30,7 +30,7 @@ _TOPIC_COLUMNS: Final = {
 def short(value: float | None, unit: str = "") -> str:
     """A number in three digits: ``1.24k``, ``356``, ``12.0M``; ``-`` if it is unknown."""
     if value is None:
-        return "-"
+        return UNKNOWN
     size = 0
     while abs(value) >= 999.5 and size < len(_UNITS) - 1:
         value, size = value / 1000, size + 1
@@ -74,24 +74,11 @@ def _totals(seen: Seen, view: View) -> Text:
     return line
 
 
-def _table(title: str, headings: Iterable[str], *, texts: int = 1) -> Table:
-    """``texts`` is the number of columns that are not numbers; they come first."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, expand=False)
-    for number, heading in enumerate(headings):
-        right = number >= texts
-        table.add_column(
-            heading,
-            justify="right" if right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            header_style="bold",
-        )
-    return table
-
-
-def _brokers(brokers: Sequence[BrokerOverview], silent: Sequence[str]) -> Table:
-    headings = ("broker", "state", "topics", "producers", "consumers", "in/s", "out/s", "backlog")
-    table = _table("brokers", (*headings, "p99 ms", "disk used", "tier lag s"), texts=2)
+def _brokers(brokers: Sequence[BrokerOverview], silent: Sequence[str]) -> FittingTable:
+    headings = ["broker", "state", "topics", "producers", "consumers", "in/s", "out/s", "backlog"]
+    headings += ["p99 ms", "disk used", "tier lag s"]
+    optional = ("disk used", "producers", "consumers", "tier lag s", "topics", "p99 ms")
+    table = FittingTable("brokers", headings, optional, texts=2)
     for each in brokers:
         bad = [name for name, part in each.parts.items() if not part.ok]
         state = ", ".join(bad) if bad else "overloaded" if each.overloaded else "ok"
@@ -107,7 +94,7 @@ def _brokers(brokers: Sequence[BrokerOverview], silent: Sequence[str]) -> Table:
             short(now.backlog),
             short(now.p99_ms),
             _used(each),
-            "-" if each.tier is None else short(each.tier.lag_seconds),
+            UNKNOWN if each.tier is None else short(each.tier.lag_seconds),
         )
     for name in silent:
         table.add_row(name, Text("silent", "bold red"))
@@ -116,7 +103,7 @@ def _brokers(brokers: Sequence[BrokerOverview], silent: Sequence[str]) -> Table:
 
 def _used(broker: BrokerOverview) -> str:
     if not broker.disk_bytes or broker.disk_free_bytes is None:
-        return "-"
+        return UNKNOWN
     return f"{1 - broker.disk_free_bytes / broker.disk_bytes:.0%}"
 
 
@@ -125,7 +112,8 @@ def _topics(topics: Sequence[TopicTraffic], view: View) -> RenderableType:
     title = f"busiest topics by {_TOPIC_COLUMNS[view.sort]}{said}"
     if view.mode is Mode.FILTER:
         title += " (type, then enter)"
-    table = _table(title, _TOPIC_COLUMNS.values())
+    optional = ("bytes out/s", "bytes in/s", "out/s", "backlog")
+    table = FittingTable(title, list(_TOPIC_COLUMNS.values()), optional)
     for number, each in enumerate(topics):
         table.add_row(
             each.topic,
@@ -146,9 +134,10 @@ def _topics(topics: Sequence[TopicTraffic], view: View) -> RenderableType:
     return Group(Text(title, style="italic"), Text(f"  {empty}", style="dim"))
 
 
-def _attention(concerns: Sequence[SubscriptionConcern], count: int) -> Table:
+def _attention(concerns: Sequence[SubscriptionConcern], count: int) -> FittingTable:
     title = f"need attention: {count}"
-    table = _table(title, ("topic", "subscription", "why", "backlog", "growth/s"), texts=3)
+    headings = ("topic", "subscription", "why", "backlog", "growth/s")
+    table = FittingTable(title, headings, ("growth/s", "backlog"), texts=3)
     for each in concerns:
         why = each.concern.replace("_", " ")
         style = "red" if each.concern in (Concern.STALLED, Concern.FAILING) else "yellow"
@@ -163,7 +152,8 @@ def _attention(concerns: Sequence[SubscriptionConcern], count: int) -> Table:
 
 
 def _subscriptions(topic: str, rows: Sequence[SubscriptionRow]) -> RenderableType:
-    table = _table(topic, ("subscription", "type", "position", "backlog", "consumers"), texts=2)
+    headings = ("subscription", "type", "position", "backlog", "consumers")
+    table = FittingTable(topic, headings, ("position", "consumers"), texts=2)
     for each in rows:
         table.add_row(
             visible(each.subscription),

@@ -53,7 +53,7 @@ function Principals() {
         fields=${(values, set) => html`<${Field} label="Principal" hint="It is created if necessary"><input required value=${values.principal} onInput=${(event) => set({ principal: event.target.value })} /><//>
           <${Field} label="Grants" hint=${grantsHint}><input required value=${values.grants} onInput=${(event) => set({ grants: event.target.value })} /><//>`} />`}>
     <${Loaded} from=${found}>${(rows) => html`<${Table} label="Principals" rows=${rows} rowKey=${(row) => row.principal}
-      empty=${html`<${Empty} title="There are no principals">Only the root token can be used. Create a token, or grant something to a user of your identity provider.<//>`}
+      empty=${html`<${Empty} title="There are no principals">Create a token, or grant something to a user of your identity provider.<//>`}
       columns=${[
         { label: "Principal", cell: (row) => row.principal },
         { label: "Own grants", cell: (row) => listed(row.grants) },
