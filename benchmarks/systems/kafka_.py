@@ -29,6 +29,7 @@ TOPIC = "bench"
 CLUSTER = "c3VsaW5hLWJlbmNobWFyaw"  # any 16 bytes in base64
 COMMIT_EVERY = 10_000
 QUEUED = 100_000  # librdkafka's default limit of unacknowledged records
+QUEUED_BYTES = 512 << 20  # half of its default limit, so that records and what describes them fit
 SETTLED = 60.0
 SAFE = {"acks": "all", "enable.idempotence": True, "log_level": 3}
 JVM = (
@@ -135,11 +136,14 @@ class Kafka(System):
     async def produce(self, port: int, source: RecordSource) -> None:
         paced = source.cell.rate is not None
         producer = _producer(port, linger_ms=0 if paced else 5)
+        most = min(QUEUED, QUEUED_BYTES // source.cell.size)
         await source.ready()
         async for batch in source:
-            while len(producer) > QUEUED - len(batch):
+            while len(producer) > most - len(batch):
                 producer.poll(0.01)
-            producer.produce_batch(TOPIC, [{"value": payload} for payload in batch])
+            taken = producer.produce_batch(TOPIC, [{"value": payload} for payload in batch])
+            if taken < len(batch):
+                raise RuntimeError("librdkafka's queue is full: records would be missing")
             producer.poll(0)
         if left := producer.flush(60):
             raise RuntimeError(f"{left} records were not acknowledged within 60 s")
