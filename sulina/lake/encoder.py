@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from crc32c import crc32c
 from numpy.typing import NDArray
@@ -88,10 +89,7 @@ class LedgerEncoder:
         self._digest = Digest()
         self._parts: list[FilePart] = []
         self._sink = _Sink()
-        schema, options = WRITTEN_SCHEMA, WRITER_OPTIONS
-        if self._typed is not None:
-            schema, options = self._typed.schema, self._typed.writer_options
-        self._writer = pq.ParquetWriter(self._sink, schema, **options)
+        self._writer: pq.ParquetWriter | None = None
 
     def add(self, frames: Sequence[Buffer]) -> list[bytes]:
         """Add the next frames, in order; returns the finished chunks of the object, if any.
@@ -123,9 +121,10 @@ class LedgerEncoder:
         metadata = ObjectMetadata(
             summary, tuple(self._control), tuple(self._parts), self._typed_summary()
         )
-        self._writer.add_key_value_metadata(to_metadata(metadata))
+        writer = self._writer or self._open(self._empty())
+        writer.add_key_value_metadata(to_metadata(metadata))
         begin = self._sink.take() if not self._parts else []
-        self._writer.close()
+        writer.close()
         footer = b"".join(self._sink.take())
         seal = footer_checksum(footer)
         size = self._sink.tell() + len(seal)
@@ -190,13 +189,25 @@ class LedgerEncoder:
         if self._typed is not None and self._decoder is not None:
             batch, rejected = self._typed.add_to(batch, self._decoder)
             self.rejected += rejected
-        self._writer.write_batch(batch, row_group_size=len(batch))
+        writer = self._writer or self._open(batch)
+        writer.write_batch(batch, row_group_size=len(batch))
         chunks = self._sink.take()
         crc = 0
         for chunk in chunks:
             crc = crc32c(chunk, crc)
         self._parts.append(FilePart(self._sink.tell(), crc))
         return chunks
+
+    def _open(self, first: pa.RecordBatch) -> pq.ParquetWriter:
+        """The writer, made for records like the first ones."""
+        typed = self._typed
+        options = WRITER_OPTIONS if typed is None else typed.writer_options(first)
+        self._writer = pq.ParquetWriter(self._sink, first.schema, **options)
+        return self._writer
+
+    def _empty(self) -> pa.RecordBatch:
+        schema = WRITTEN_SCHEMA if self._typed is None else self._typed.schema
+        return pa.RecordBatch.from_pylist([], schema=schema)
 
     @property
     def _typed_bytes(self) -> int:

@@ -1,14 +1,13 @@
 """The typed columns of an object: their schema, and how they are written.
 
-They follow the columns of ``OBJECT_SCHEMA``. All texts have dictionaries, which Parquet's writer
-gives up where they do not pay; numbers and times have statistics, so that engines skip row groups.
+They follow the columns of ``OBJECT_SCHEMA``. Numbers and times have statistics, so that engines
+skip row groups; how values are stored depends on the first ones of the object.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,10 +24,8 @@ from sulina.lake.schema import (
     with_id,
 )
 from sulina.lake.typed.columns import PayloadDecoder
-from sulina.lake.typed.table import Column, TableSchema
-
-_TEXTS: Final = ("string", "uuid", "json")
-_NO_STATISTICS: Final = (*_TEXTS, "binary")
+from sulina.lake.typed.encodings import encodings
+from sulina.lake.typed.table import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +41,16 @@ class TypedObject:
         error = with_id(pa.field(VALUE_ERROR, pa.string()), VALUE_ERROR_ID)
         return pa.schema([*WRITTEN_SCHEMA, value, error])
 
-    @property
-    def writer_options(self) -> dict[str, Any]:
-        """Options for ``pyarrow.parquet.ParquetWriter``."""
-        leaves = list(_leaves(self.table.columns, VALUE))
-        texts = [path for path, kind in leaves if kind in _TEXTS]
-        counted = [path for path, kind in leaves if kind not in _NO_STATISTICS]
+    def writer_options(self, first: pa.RecordBatch) -> dict[str, Any]:
+        """Options for ``pyarrow.parquet.ParquetWriter``, from the first records of an object."""
+        values = first.column(first.schema.get_field_index(VALUE))
+        found = encodings(self.table.columns, values, VALUE)
+        base = WRITER_OPTIONS
         return {
-            **WRITER_OPTIONS,
-            "use_dictionary": [*WRITER_OPTIONS["use_dictionary"], *texts, VALUE_ERROR],
-            "write_statistics": [*WRITER_OPTIONS["write_statistics"], *counted, VALUE_ERROR],
+            **base,
+            "use_dictionary": [*base["use_dictionary"], *found.dictionaries, VALUE_ERROR],
+            "column_encoding": {**base["column_encoding"], **found.others},
+            "write_statistics": [*base["write_statistics"], *found.ordered, VALUE_ERROR],
         }
 
     def add_to(self, batch: pa.RecordBatch, decoder: PayloadDecoder) -> tuple[pa.RecordBatch, int]:
@@ -62,26 +59,3 @@ class TypedObject:
         typed = decoder.decode(*columns)
         whole = [*batch.columns, typed.value, typed.error]
         return pa.RecordBatch.from_arrays(whole, schema=self.schema), typed.rejected
-
-
-def _leaves(columns: Sequence[Column], path: str) -> Iterator[tuple[str, str]]:
-    """The columns of values, with the names that Parquet gives them."""
-    for each in columns:
-        place = f"{path}.{each.name}"
-        if each.kind == "list":
-            yield from _inner(each.children[0], f"{place}.list.element")
-        elif each.kind == "map":
-            for name, child in zip(("key", "value"), each.children, strict=True):
-                yield from _inner(child, f"{place}.key_value.{name}")
-        else:
-            yield from _inner(each, place)
-
-
-def _inner(column: Column, place: str) -> Iterator[tuple[str, str]]:
-    if column.kind == "struct":
-        yield from _leaves(column.children, place)
-    elif column.children:
-        whole, _, _ = place.rpartition(".")
-        yield from _leaves([column], whole)
-    else:
-        yield place, column.kind

@@ -148,6 +148,47 @@ def test_duckdb_reads_typed_columns(tmp_path: Any) -> None:
     assert duckdb.execute(query).fetchall() == [(2, 1_777_636_800_000_000)]
 
 
+def test_only_values_that_repeat_get_a_dictionary() -> None:
+    properties = {
+        "id": {"type": "integer"},
+        "status": {"type": "integer"},
+        "note": {"type": "string"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+    }
+    values = [
+        {
+            "id": number,
+            "status": 200 + number % 3,
+            "note": f"note {number}",
+            "tags": ["red", "blue"][number % 2 :],
+            "labels": {"region": f"r-{number}"},
+        }
+        for number in range(300)
+    ]
+    payloads = [json.dumps(each).encode() for each in values]
+    frame = bytearray(encode_frame(Origin("p", 5, 1), 0, payloads, [1_000] * len(payloads)))
+    assign(frame, HEAD.first_offset, 1)
+    encoder = LedgerEncoder(HEAD, table=table(properties))
+    chunks = encoder.add([bytes(frame)])
+    last, _ = encoder.finish()
+    data = b"".join([*chunks, *last])
+    group = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    found = {each.path_in_schema: set(each.encodings) for each in columns}
+    words = {
+        "value.id": "DELTA_BINARY_PACKED",
+        "value.status": "RLE_DICTIONARY",
+        "value.note": "DELTA_LENGTH_BYTE_ARRAY",
+        "value.tags.list.element": "RLE_DICTIONARY",
+        "value.labels.key_value.key": "RLE_DICTIONARY",
+        "value.labels.key_value.value": "DELTA_LENGTH_BYTE_ARRAY",
+    }
+    assert {name for name, word in words.items() if word not in found[name]} == set()
+    rows = pq.read_table(io.BytesIO(data))["value"].to_pylist()
+    assert [{**each, "labels": dict(each["labels"])} for each in rows] == values
+
+
 def test_a_wide_table_makes_smaller_row_groups() -> None:
     wide = table({f"c{number}": {"type": "integer"} for number in range(500)})
     assert len(footer_of(encode(wide, 8 << 10)).row_groups) > 1
