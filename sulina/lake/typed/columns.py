@@ -70,7 +70,7 @@ class PayloadDecoder:
     def decode(self, payloads: pa.Array, ids: pa.Array, numbers: pa.Array) -> Typed:
         """The typed columns of records with these payloads, schema ids and schema versions.
 
-        A record that names no version of the table is read as its last one.
+        A record that names no version of the table is read as the table's ``nameless`` one.
         """
         if not len(payloads):
             empty = pa.array([], self.table.arrow_type)
@@ -97,10 +97,10 @@ class PayloadDecoder:
         return places[inverse.ravel()]
 
     def _place(self, pair: Sequence[int]) -> int:
-        return self._by_version.get((pair[0], pair[1]), len(self.table.versions) - 1)
+        return self._by_version.get((pair[0], pair[1]), len(self.table.versions))
 
     def _decode(self, place: int, payloads: pa.Array) -> Typed:
-        bound = self.table.versions[place]
+        bound = (*self.table.versions, self.table.nameless)[place]
         decoder = self._decoders.get(place)
         if decoder is None:
             decoder = self._decoders[place] = VersionDecoder(bound.parsed)

@@ -12,6 +12,8 @@ The rules, which every reader computes alike from the versions alone:
 * Names are unique regardless of case, as Spark and Athena require: a later one gets a suffix.
 * A record of a version that lacks a column has the default of the newest version that has it, if
   there is one of at most 1,000 bytes, and null otherwise.
+* A record that names no version is read as the newest one; JSON also with the fields that only
+  former versions have, because an older producer may have written it.
 * At most 2,000 columns, nested ones included; a field beyond is only in the payload.
 
 **Field ids** are hashes of the column's place and kind: of the parent's id, the name or number with
@@ -32,7 +34,7 @@ import pyarrow as pa
 from sulina.errors import NotFound
 from sulina.lake.schema import with_id
 from sulina.lake.typed.schema_version import TYPED, SchemaVersion
-from sulina.lake.typed.shapes import MISSING, Shape, ShapeField
+from sulina.lake.typed.shapes import BARE, MISSING, Shape, ShapeField
 from sulina.lake.typed.shapes import arrow_type as simple_type
 from sulina.lake.typed.versions import ParsedVersion, parse
 
@@ -106,6 +108,8 @@ class TableSchema:
 
     columns: tuple[Column, ...]
     versions: tuple[BoundVersion, ...]
+    nameless: BoundVersion
+    """What reads the records that name none of the versions."""
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -126,9 +130,7 @@ class TableSchema:
                 shape = each.parsed.shape
                 by_id = {column.id: column for column in _walk(self.columns)}
                 columns = _declared(shape.fields, each.binding, by_id)
-                # The chosen version is last: it also reads records that name none.
-                others = [other for other in self.versions if other is not each]
-                return TableSchema(columns, (*others, each))
+                return TableSchema(columns, self.versions, each)
         known = ", ".join(str(each.version.number) for each in self.versions)
         raise NotFound(f"the schema has no version {number}: choose from {known}")
 
@@ -146,7 +148,45 @@ def table_schema(versions: Sequence[SchemaVersion]) -> TableSchema | None:
     for version in wanted:
         parsed = parse(version)
         bound.append(BoundVersion(parsed, table.add(parsed.shape)))
-    return TableSchema(table.columns(), tuple(bound))
+    return TableSchema(table.columns(), tuple(bound), _nameless(bound))
+
+
+def _nameless(versions: Sequence[BoundVersion]) -> BoundVersion:
+    """The newest version; of JSON, which names its fields, with those that it no longer has."""
+    newest = versions[-1]
+    fields, binding = newest.parsed.shape.fields, newest.binding
+    if newest.parsed.schema is None and newest.parsed.shape.wire != BARE:
+        for each in reversed(versions[:-1]):
+            if each.parsed.schema is None and each.parsed.shape.wire != BARE:
+                fields, binding = _with_former(
+                    fields, binding, each.parsed.shape.fields, each.binding
+                )
+    if fields == newest.parsed.shape.fields:
+        return newest
+    shape = replace(newest.parsed.shape, fields=fields)
+    return BoundVersion(replace(newest.parsed, shape=shape), binding)
+
+
+def _with_former(
+    fields: tuple[ShapeField, ...],
+    binding: Binding,
+    former: tuple[ShapeField, ...],
+    former_binding: Binding,
+) -> tuple[tuple[ShapeField, ...], Binding]:
+    """``fields``, then those of ``former`` that have another name; structs likewise."""
+    found = {each.name: (each, bound) for each, bound in zip(fields, binding, strict=True)}
+    for old, old_bound in zip(former, former_binding, strict=True):
+        if old.name not in found and old_bound[0]:
+            found[old.name] = (old, old_bound)
+        elif old.name in found and found[old.name][1][0] == old_bound[0]:
+            new, (id_, inner) = found[old.name]
+            if new.shape.kind == "struct":
+                within, inner = _with_former(
+                    new.shape.fields, inner, old.shape.fields, old_bound[1]
+                )
+                new = replace(new, shape=replace(new.shape, fields=within))
+                found[old.name] = (new, (id_, inner))
+    return tuple(each for each, _ in found.values()), tuple(bound for _, bound in found.values())
 
 
 @dataclass(slots=True, eq=False)

@@ -72,6 +72,28 @@ def test_a_dropped_field_stays_a_column() -> None:
     assert typed.value.to_pylist() == [{"a": "x", "b": "y"}, {"a": None, "b": "z"}]
 
 
+def test_json_that_names_no_version_keeps_the_fields_that_were_dropped() -> None:
+    def nested(**properties: Any) -> dict[str, Any]:
+        return {"type": "object", "properties": properties}
+
+    found = table(
+        json_version(1, {"a": TEXT, "in": nested(x=TEXT, y=TEXT), "n": NUMBER}),
+        json_version(2, {"b": TEXT, "in": nested(y=TEXT), "n": TEXT}),
+    )
+    payloads = [
+        b'{"a":"old","in":{"x":"old","y":"both"}}',
+        b'{"b":"new","in":{"y":"new"},"n":"text"}',
+    ]
+    typed = PayloadDecoder(found).decode(
+        pa.array(payloads), pa.array([0, 0]), pa.array([0, 0], pa.int32())
+    )
+    assert typed.rejected == 0
+    old, new = typed.value.to_pylist()
+    assert (old["a"], old["b"], old["in"]) == ("old", None, {"x": "old", "y": "both"})
+    assert (new["a"], new["b"], new["in"]) == (None, "new", {"x": None, "y": "new"})
+    assert (new["n"], new["n_string"]) == (None, "text")
+
+
 def test_a_record_of_an_older_version_has_the_default_of_an_added_field() -> None:
     versions = (
         json_version(1, {"a": TEXT}),
