@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from broker_containers.assembly.running import DoorSettings
-from broker_containers.broker.settings import TablesSettings
+from broker_containers.broker.settings import PolicySettings, TablesSettings
 from broker_containers.commands.auth_options import SecurityOptions
 from broker_containers.commands.listening import (
     ADMIN_PORT,
@@ -21,9 +22,11 @@ from broker_containers.commands.listening import (
     tls_context,
 )
 from broker_containers.doors.listen import Listen
+from broker_containers.settings.setting_list import SETTINGS
 from broker_containers.topics.tiering import TieringSettings
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.cli.options import group, option
+from sulina.cli.params import limit
 from sulina.runtime.logs import FORMATS, TEXT, start_logging
 from sulina.runtime.machine import keep_files_private
 from sulina.runtime.tls_files import TlsFiles
@@ -90,6 +93,13 @@ class BrokerOptions:
         "With --tier, how long messages stay on storage nodes after that.",
         type=click.FloatRange(min=0),
         metavar="SECONDS",
+    )
+    policy: tuple[str, ...] = option(
+        (),
+        "Value of a policy, such as retention_ms=7d, for topics for which neither they nor their "
+        "namespace nor `sulina config set policy.NAME` set one; may be repeated.",
+        metavar="NAME=VALUE",
+        multiple=True,
     )
     catalog: str = option(
         "",
@@ -162,8 +172,27 @@ class BrokerOptions:
         return TablesSettings(self.catalog, lake, self.catalog_database)
 
     @property
+    def policies(self) -> PolicySettings:
+        """What holds for topics unless somebody sets something else."""
+        return parse_policies(self.policy)
+
+    @property
     def tiering(self) -> TieringSettings:
         return TieringSettings(after_seconds=self.tier_after, local_seconds=self.tier_local)
+
+
+def parse_policies(given: Iterable[str]) -> PolicySettings:
+    """Policies as NAME=VALUE. Raises ``UsageError`` or ``Refused`` for wrong ones."""
+    known = {each.name: SETTINGS[f"policy.{each.name}"] for each in fields(PolicySettings)}
+    values = {}
+    for name, value in map(limit, given):
+        if name not in known:
+            raise click.UsageError(
+                f"--policy: there is no policy {name!r}: choose from {', '.join(known)}"
+            )
+        if value is not None:
+            values[name] = known[name].parse(value)
+    return PolicySettings(**values)
 
 
 def check_quorum(write_quorum: int, ack_quorum: int) -> None:

@@ -123,6 +123,7 @@ def broker_run(settings: CliSettings, options: BrokerRunOptions) -> None:
             broker_id=options.broker_id,
             cache_bytes=given.cache_mb << 20,
             tier=given.tiering,
+            policy=given.policies,
             tables=given.tables(),
         ),
         doors=replace(doors, certificates=(*doors.certificates, *(each for each in used if each))),

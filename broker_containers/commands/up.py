@@ -157,6 +157,7 @@ def up(settings: CliSettings, options: UpOptions) -> None:
         cache_bytes=given.cache_mb << 20,
         auto_create_topics=not options.no_auto_create,
         tier=given.tiering,
+        policy=given.policies,
         http=HttpSettings(cors_origins=options.http_cors, allowed_hosts=options.http_host),
         tables=given.tables(options.tier),
     )
@@ -202,6 +203,7 @@ def _process_options(
     options: BrokerOptions, size: ClusterSize, file_mb: Sequence[str], tier: str | None
 ) -> ProcessOptions:
     """``file_mb`` and ``tier`` are options of the storage nodes."""
+    _ = options.policies  # wrong ones are refused here, not by each broker
     # There can't be more copies than storage nodes.
     write_quorum = min(options.write_quorum, size.storage)
     tables = options.tables(tier)
@@ -224,6 +226,7 @@ def _process_options(
         broker=(
             *log,
             *(word for flag, value in flags.items() if value for word in (flag, value)),
+            *(word for each in options.policy for word in ("--policy", each)),
             *options.security.arguments(),
         ),
         storage=(*log, *file_mb, *(("--tier", tier) if tier else ())),

@@ -150,10 +150,11 @@ class BrokerService(Component):
 def broker_environment(settings: StackSettings, host: str, etcd: str, nodes: str) -> dict[str, str]:
     """The environment variables from which a broker's container reads its options."""
     copies = min(3, settings.storage.count)
-    authorities = settings.endpoint.client_authorities
+    authorities, policies = settings.endpoint.client_authorities, settings.brokers.policies
     return {
         "SULINA_BROKER_SHARED_NAME": host,
         **({"SULINA_BROKER_TLS_CLIENT_CA": authorities} if authorities else {}),
+        **({"SULINA_BROKER_POLICY": ",".join(policies)} if policies else {}),
         "SULINA_BROKER_ETCD": etcd,
         "SULINA_BROKER_STORAGE_NODE": nodes,
         "SULINA_BROKER_WRITE_QUORUM": str(copies),

@@ -53,6 +53,8 @@ class BrokerServiceSettings:
     lease_seconds: int
     spot: bool
     """Whether all brokers but one run on spare capacity, which AWS can take back."""
+    policies: tuple[str, ...]
+    """Policies of topics that set none, such as ``retention_ms=7d``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,12 @@ def _brokers(values: Values) -> BrokerServiceSettings:
     load = values.fraction("brokerLoad", 0.6)
     lease = values.number("leaseSeconds", 8, 2, 300)
     spot = values.flag("brokerSpot", False)
-    return BrokerServiceSettings(minimum, maximum, cpu, memory, load, lease, spot)
+    policies = values.listing("policies")
+    if not all(re.fullmatch(r"[a-z_]+=(\d+[A-Za-z]*|true|false)", each) for each in policies):
+        raise values.error(
+            "policies", "must list policies such as retention_ms=7d,delete_consumed=true"
+        )
+    return BrokerServiceSettings(minimum, maximum, cpu, memory, load, lease, spot, policies)
 
 
 def _etcd(values: Values) -> MemberSettings:

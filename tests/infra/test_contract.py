@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from broker_containers.broker.settings import PolicySettings
+from broker_containers.commands.broker_options import parse_policies
 from broker_containers.commands.broker_run import broker_run
 from broker_containers.container import command_line
+from infra.cluster.brokers import broker_environment
+from infra.config.settings import StackSettings
 from infra.lake.buckets import ICEBERG, LEDGERS
 from localstack.deployment.stack_files import ROOT
 from storage_grpc.service.settings import load
@@ -46,6 +50,7 @@ def test_a_broker_understands_its_environment(prod: Graph) -> None:
         (f"etcd-{number}.prod.sulina.internal", 2379) for number in (1, 2, 3)
     ]
     assert context.params["proxy"] == prod.outputs["url"]
+    assert not context.params["policy"]
     secrets = {each["name"] for each in prod.container("broker")["secrets"]}
     files = {
         f"SULINA_BROKER_{whom}_{part}"
@@ -56,6 +61,18 @@ def test_a_broker_understands_its_environment(prod: Graph) -> None:
     assert secrets == {"SULINA_ROOT_TOKEN", *files}
     told = {**environment, "SULINA_BROKER_HOST": "127.0.0.1"} | dict.fromkeys(files, "a.pem")
     assert set(command_line(told, [])) >= {"--etcd-ca", "--etcd-cert", "--storage-key"}
+
+
+def test_brokers_understand_the_policies_of_a_stack() -> None:
+    given = "retention_ms=7d, delete_consumed=true,retention_bytes=10GB"
+    settings = StackSettings.parse("prod", {"policies": given})
+    environment = broker_environment(settings, "b", "http://etcd:2379", "a/z=a:1")
+    arguments = command_line({**environment, "SULINA_BROKER_HOST": "127.0.0.1"}, [])
+    context = broker_run.make_context("run", arguments[2:], obj=CliSettings())
+    found = parse_policies(context.params["policy"])
+    assert found == PolicySettings(
+        retention_ms=604_800_000, delete_consumed=True, retention_bytes=10**10
+    )
 
 
 def test_a_broker_finds_its_zone_by_its_address(prod: Graph) -> None:
