@@ -73,7 +73,7 @@ def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _tables(lake: str, catalog: str, database: str) -> Tables:
+def _tables(lake: str, catalog: str, database: str, *, create: bool = False) -> Tables:
     from sulina.tables.catalogs import open_catalog  # tells if pyiceberg is missing
     from sulina.tables.objects import Lake, LakePlace
     from sulina.tables.tables import Tables
@@ -85,7 +85,7 @@ def _tables(lake: str, catalog: str, database: str) -> Tables:
         if not value:
             raise click.UsageError(f"give {option}, or set {variable}")
     place = LakePlace.parse(lake)
-    return Tables(Lake(place), open_catalog(catalog, place), database)
+    return Tables(Lake(place), open_catalog(catalog, place, create=create), database)
 
 
 @click.group(cls=CliGroup)
@@ -104,7 +104,7 @@ def table() -> None:
 @_place_options
 def list_(settings: CliSettings, lake: str, catalog: str, database: str) -> None:
     """List the tables of topics in the catalog."""
-    rows = _tables(lake, catalog, database).list()
+    rows = _tables(lake, catalog, database).list(must_exist=True)
     show_rows(
         settings,
         rows,
@@ -186,7 +186,7 @@ def backfill(
     tables: Tables | None = None
     while True:
         try:
-            tables = tables or _tables(lake, catalog, database)
+            tables = tables or _tables(lake, catalog, database, create=True)
             code = _backfill_once(settings, tables, names)
         except (NotFound, Unavailable) as error:
             if every is None:
@@ -276,7 +276,7 @@ def upsert(settings: CliSettings, topic: str, lake: str, catalog: str, database:
     deletes a row. The table is <namespace>__<topic>__latest, and must fit into 1 GiB of memory:
     the job emr_jobs.jobs.upsert keeps larger ones. Exits with 1 if objects are missing in between.
     """
-    done = _tables(lake, catalog, database).upsert(TopicName.parse(topic))
+    done = _tables(lake, catalog, database, create=True).upsert(TopicName.parse(topic))
     merged = f"{done.table}: merged {plural(done.records, 'record')}, {plural(done.rows, 'row')}"
     say(settings, merged, done)
     return _told_gaps(settings, done.gaps)
@@ -292,7 +292,7 @@ def rebuild(
     """Forget a table with its history, and make it anew from the objects."""
     confirm(settings, f"Forget the snapshots of the table of {topic}, and make it anew?", yes=yes)
     name = TopicName.parse(topic)
-    done = _tables(lake, catalog, database).rebuild(name)
+    done = _tables(lake, catalog, database, create=True).rebuild(name)
     say(settings, _sentence(name, done), done)
 
 

@@ -45,6 +45,7 @@ from sulina.lake.decoder import Footer
 from sulina.lake.layout import ROOT, ObjectName, parse_key
 from sulina.lake.schema import OFFSET
 from sulina.names import TopicName
+from sulina.tables.catalogs import reason
 from sulina.tables.columns import (
     DAY_SPEC,
     NAMES,
@@ -176,7 +177,7 @@ def catalog_errors(what: str) -> Iterator[None]:
     except SulinaError:
         raise
     except Exception as error:
-        raise Unavailable(f"the catalog could not be {what}: {error}") from error
+        raise Unavailable(f"the catalog could not be {what}: {reason(error)}") from error
 
 
 def find_table(catalog: Catalog, database: str, topic: TopicName) -> Table:

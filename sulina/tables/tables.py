@@ -82,12 +82,17 @@ class Tables:
         self._catalog = catalog
         self._database = database
 
-    def list(self) -> list[TableState]:
-        """All tables of topics in the database."""
+    def list(self, *, must_exist: bool = False) -> list[TableState]:
+        """All tables of topics in the database, which ``must_exist`` or else has none."""
         with catalog_errors("read"):
             try:
                 names = self._catalog.list_tables(self._database)
             except NoSuchNamespaceError:
+                if must_exist:
+                    raise NotFound(
+                        f"the catalog has no database {self._database}: check its name, or let "
+                        "`sulina table backfill --all` make it"
+                    ) from None
                 return []
             found = [self._catalog.load_table(name) for name in names]
         return [state_of(table) for table in found if TOPIC in table.properties]

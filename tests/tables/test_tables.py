@@ -269,9 +269,15 @@ def test_what_does_not_exist_is_told(lake: LakeFolder, tables: Tables, tmp_path:
     with pytest.raises(NotFound, match="/default/orders has no table in sulina"):
         tables.describe(ORDERS)
     place = LakePlace.parse(str(lake.root))
-    for wrong in ("mysql://x", "catalog.db"):
+    for wrong in ("mysql://x", "catalog.db", "sqlite://folder/catalog.db"):
         with pytest.raises(Refused, match="is not a catalog"):
             open_catalog(wrong, place)
+    with pytest.raises(Unavailable, match=r"could not be opened: [^:]*: [^:]*connection: [^:]*$"):
+        open_catalog("http://127.0.0.1:1", place)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        open_catalog("sqlite:///within/catalog.db", place).create_namespace("there")
+    assert (tmp_path / "within" / "catalog.db").exists()
     with pytest.raises(Refused, match="is not a lake"):
         LakePlace.parse("ftp://lake")
     with pytest.MonkeyPatch.context() as patch:
@@ -361,7 +367,9 @@ def test_commands_show_and_maintain_tables(
         said = capsys.readouterr()
         return said.out + said.err
 
-    assert "there are no tables" in run("list")
+    assert "there is no catalog" in run("list", code=1)
+    assert "there is no catalog" in run("show", str(ORDERS), code=1)
+    assert not (tmp_path / "catalog.db").exists()
     assert "added 2 objects with 20 records" in run("backfill", "--all")
     assert "up to date" in run("backfill", str(ORDERS))
     assert json.loads(run("show", str(ORDERS), "--json"))["partitions"] == {
@@ -369,6 +377,7 @@ def test_commands_show_and_maintain_tables(
     }
     assert "offsets 0 to 19" in run("show", str(ORDERS))
     assert "default__orders" in run("list")
+    assert "has no database other" in run("list", "--database", "other", code=1)
     assert "added 2 objects" in run("rebuild", str(ORDERS), "--yes")
     assert "forgot 0 snapshots" in run("expire", str(ORDERS))
     assert "give topics, or --all" in run("backfill", code=2)
