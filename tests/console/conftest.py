@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from tests.http.client import Http, http_client
 
 ROOT = "the-root-token-of-these-tests"
 ORDERS = "/default/orders"
+PICTURES = os.environ.get("SULINA_SCREENSHOTS")
+"""The folder for the pictures of the documents; they are only made if it is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +112,9 @@ async def sign_in(browser: Browser, site: Site, page: str = "", token: str = ROO
     await browser.run(f"sessionStorage.setItem('sulina.token', {json.dumps(token)})")
     await browser.goto(f"{site.url}/{page}")
     await browser.until("Boolean(document.querySelector('main h1'))")
+
+
+async def picture(browser: Browser, name: str) -> None:
+    """Write a picture of the documents, if it is wanted."""
+    if PICTURES:
+        await browser.screenshot(Path(PICTURES) / f"console_{name}.png")

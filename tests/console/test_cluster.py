@@ -107,7 +107,11 @@ async def test_a_cluster_is_watched_drained_and_loses_a_broker(
         # It is killed, its supervisor starts it again, and it comes back on the page.
         os.kill(cluster.pids["broker-1"], signal.SIGKILL)
         await browser.until(f"{rows}.includes('broker-1')")
-        browser.errors.clear()  # of answers that needed the broker
+        # The broker of the page itself is killed: that is said, with when the figures are from.
+        os.kill(cluster.pids["broker-2"], signal.SIGKILL)
+        await browser.sees("This broker does not answer", "No connection")
+        await browser.until("!document.querySelector('main').innerText.includes('not answer')")
+        browser.errors.clear()  # of answers that needed the brokers
         await browser.run("location.hash = '#/topics'")
         await browser.sees("/default/t-5", "of 7")
         assert browser.errors == []

@@ -1,14 +1,9 @@
-"""Each page on a real broker with traffic, used as a person would use it.
-
-With SULINA_SCREENSHOTS=docs/img the tests write the pictures of docs/console.md.
-"""
+"""Each page on a real broker with traffic, used as a person would use it."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
-import math
 import os
 import re
 import sys
@@ -18,13 +13,11 @@ import pytest
 
 import sulina
 from sulina.operations.messages import NewMessage
-from sulina.runtime.tasks import stop_tasks
 from tests.console.browser import Browser
-from tests.console.conftest import ORDERS, ROOT, Site, sign_in
+from tests.console.conftest import ORDERS, ROOT, Site, picture, sign_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 CONSOLE = Path(__file__).parents[2] / "broker_containers" / "doors" / "http" / "console"
-PICTURES = os.environ.get("SULINA_SCREENSHOTS")
 TOPIC = "#/topics/default/orders"
 LAKE = "#/lake?topic=/default/orders"
 PAGES = {
@@ -56,56 +49,6 @@ PAGES = {
     "#/nowhere": "There is no such page",
 }
 """What can be read on each page."""
-
-
-async def picture(browser: Browser, name: str) -> None:
-    if PICTURES:
-        await browser.screenshot(Path(PICTURES) / f"console_{name}.png")
-
-
-@pytest.mark.skipif(PICTURES is None, reason="for the pictures of the documents")
-async def test_pictures_of_a_busy_broker(browser: Browser, site: Site) -> None:
-    """A minute of traffic in both directions, with one consumer that falls behind."""
-
-    async def publish(topic: str, batch: int) -> None:
-        async with site.client.producer(topic) as producer:
-            for number in itertools.count():
-                size = batch * (2 + math.sin(number / 25)) / 2
-                for one in range(int(size)):
-                    order = {"order": number, "item": "tea" if one % 3 else "coffee"}
-                    await producer.send(json.dumps(order).encode(), key=f"customer-{one}")
-                await asyncio.sleep(0.1)
-
-    async def consume(topic: str, name: str, pause: float) -> None:
-        async with site.client.consumer(topic, name) as consumer:
-            async for message in consumer:
-                await consumer.ack(message)
-                if pause:
-                    await asyncio.sleep(pause)
-
-    wanted = [
-        *(publish("/shop/orders", 60), publish("/shop/clicks", 150), publish("/shop/stock", 20)),
-        *(consume("/shop/orders", "billing", 0), consume("/shop/orders", "search-index", 0.02)),
-        *(consume("/shop/clicks", "analytics", 0), consume("/shop/stock", "warehouse", 0)),
-    ]
-    await site.client.admin.namespaces.create("shop")
-    for topic in ("orders", "clicks", "stock", "invoices", "returns"):
-        await site.client.admin.topics.create(f"/shop/{topic}")
-    tasks = [asyncio.create_task(each) for each in wanted]
-    try:
-        await asyncio.sleep(float(os.environ.get("SULINA_SCREENSHOT_SECONDS", "150")))
-        for theme in ("light", "dark"):
-            await browser.theme(theme)
-            await sign_in(browser, site)
-            await browser.sees("Busiest topics", "search-index")
-            await asyncio.sleep(1)
-            await picture(browser, f"overview_{theme}")
-        await browser.theme("light")
-        await sign_in(browser, site, "#/topics?order=records_in&descending=true")
-        await browser.sees("/shop/clicks")
-        await picture(browser, "topics")
-    finally:
-        await stop_tasks(*tasks)
 
 
 async def test_every_page_can_be_read_by_everybody_and_logs_no_error(
@@ -316,7 +259,6 @@ async def test_a_cursor_is_moved_after_a_look_at_where_it_lands(
     await browser.fill("To", "offset")
     await browser.fill("Offset", "1500")
     await browser.sees("It lands at offset 1,500", "1,500 messages are skipped", '"order": 1500')
-    await picture(browser, "seek")
     await browser.click("Copy as…")
     await browser.sees(f"sulina subscription seek {ORDERS} billing --to 1500")
     await browser.click("Move the cursor")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _BROKERS: Final = columns("broker", "load", "topics", "state", "trust")
 _MOVES: Final = columns("topic", source="from", target="to", cost="load", why="why")
+_FEW: Final = 3
+"""Names of topics that are shown; --json has more."""
 _PAST_MOVES: Final = columns("when", "why", source="from", target="to", cost="load", names="topics")
 _PAST_ROUNDS: Final = columns("since", "until", "rounds", "moved", reasons="reasons not to move")
 _BALANCE: Final = {"when": "load"} | columns(
@@ -68,9 +70,10 @@ def history(settings: CliSettings, limit: int) -> None:
 
 
 def _past_moves(moves: PastMoves) -> dict[str, Any]:
-    more = moves.topics - len(moves.names)
-    names = ", ".join(moves.names) + (f" and {more:,} more" if more else "")
-    return {**plain(moves), "when": moment(moves.at_us), "names": names}
+    shown = moves.names[:_FEW]
+    more = moves.topics - len(shown)
+    names = ", ".join(shown) + (f" and {more:,} more" if more else "")
+    return {**plain(moves), "when": moment(moves.at_us), "names": names, "cost": moves.cost or None}
 
 
 def _past_rounds(rounds: PastRounds) -> dict[str, Any]:

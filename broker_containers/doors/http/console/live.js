@@ -4,6 +4,8 @@ import { authorization, get, onSignedOut, read } from "./api.js";
 import { useEffect, useState } from "./html.js";
 
 const MOST = 720;
+/** Brokers send a sample every five seconds: one that is silent for so long hangs, or is cut off. */
+const SILENT_MS = 20000;
 const state = { status: "connecting", overview: null, history: [], problem: null };
 const listeners = new Set();
 let running = false;
@@ -23,12 +25,28 @@ function add(overview) {
 }
 
 async function follow() {
-  const answer = await fetch("/console/live", { headers: authorization() });
+  const silence = new AbortController();
+  let timer;
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => silence.abort(), SILENT_MS);
+  };
+  try {
+    await stream(silence.signal, heard);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function stream(signal, heard) {
+  heard();
+  const answer = await fetch("/console/live", { headers: authorization(), signal });
   if (!answer.ok) await read(answer);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
+    heard();
     if (done) return;
     const events = (rest + value).split("\n\n");
     rest = events.pop();

@@ -6,8 +6,10 @@ import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from 
 
 // ---- loading ----
 
+const RETRY_MS = 5000;
+
 /**
- * Load something, again every `every` ms if given. Keeps the last value while it loads again, so
+ * Load something, again every `every` ms if given, and while the broker can't be reached. Keeps the last value while it loads again, so
  * that nothing jumps. Returns { value, problem, loading, reload }.
  */
 export function useLoaded(load, inputs, every = 0) {
@@ -17,18 +19,18 @@ export function useLoaded(load, inputs, every = 0) {
     const abort = new AbortController();
     let timer;
     const run = async () => {
+      let unreachable = false;
       try {
         const value = await load(abort.signal);
         if (!abort.signal.aborted) setState({ value, problem: null, loading: false });
       } catch (problem) {
         if (!abort.signal.aborted) setState((last) => ({ ...last, problem, loading: false }));
+        unreachable = problem.status === 0;
       }
-      if (every && !abort.signal.aborted) {
-        timer = setTimeout(() => (document.hidden ? run.later() : run()), every);
-      }
+      if ((every || unreachable) && !abort.signal.aborted) run.later(every || RETRY_MS);
     };
-    run.later = () => {
-      timer = setTimeout(() => (document.hidden ? run.later() : run()), every);
+    run.later = (ms) => {
+      timer = setTimeout(() => (document.hidden ? run.later(ms) : run()), ms);
     };
     setState((last) => ({ ...last, loading: true }));
     run();

@@ -28,7 +28,7 @@ export function Concerns({ limit = 100 }) {
 export function Attention() {
   return html`<${Page} title="Subscriptions that need attention"
       about="Stalled, failing, without progress for a minute, with a growing backlog, or with a backlog and no consumers."
-      actions=${html`<${CopyAs} path="/overview/attention" />`}>
+      actions=${html`<${CopyAs} cli="sulina top --once" path="/overview/attention" />`}>
     <section class="card"><${Concerns} /></section>
   <//>`;
 }

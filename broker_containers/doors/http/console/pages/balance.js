@@ -106,6 +106,7 @@ function History() {
 
 export function Balance() {
   const brokers = useLoaded((signal) => get("/cluster", {}, signal), []);
+  if (!brokers.value) return html`<${Page} title="Balance"><${Loaded} from=${brokers} /><//>`;
   return html`<${Loaded} from=${brokers}>${(cluster) => (cluster.term === 0
     ? html`<${Page} title="Balance"><${Note}>This is a single broker, so there is nothing to balance. ${" "}<code>sulina up --brokers 3 --storage 3 --etcd 3</code> runs a cluster.<//><//>`
     : html`<${OfCluster} />`)}<//>`;
