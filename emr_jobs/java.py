@@ -46,7 +46,7 @@ def prepare_java() -> None:
     check_pyspark()
     # If Spark started this process (spark-submit, EMR), its Java is already running.
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        if "JAVA_HOME" in os.environ:
+        if os.environ.get("JAVA_HOME"):  # empty is unset, as for Spark
             _check_java_home(os.environ["JAVA_HOME"])
         else:
             os.environ.update(java_variables())

@@ -68,6 +68,9 @@ def test_what_the_environment_says_stays(path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "environ", dict(given))
     prepare_java()
     assert os.environ == {**FAST_ARROW, **given}
+    monkeypatch.setattr(os, "environ", {"JAVA_HOME": ""})  # as Spark's scripts do: not set
+    prepare_java()
+    assert os.environ == {**FAST_ARROW, "JAVA_HOME": str(path)}
 
 
 def test_where_spark_started_us_no_java_is_looked_for(
