@@ -12,55 +12,37 @@ import argparse
 import asyncio
 import json
 import logging
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from localstack.emulators.s3 import make_bucket
-from localstack.emulators.seaweedfs import running_seaweedfs
 from sulina.cli.output import console, print_table
 from sulina.cli.progress import Progress
 from sulina.cli.settings import CliSettings
-from sulina.errors import SulinaError
 from tests.end_to_end.deployments import open_deployment
 from tests.end_to_end.proof import Proof, prove
 from tests.end_to_end.scan import Scanned
-
-_BUCKET: Final = "lake"
-_MIN_RECORDS: Final = 1000
+from tests.support.proof_command import new_lake, parse_proof, proof_arguments, run_proof
 
 
 def main() -> int:
     """Run the proof. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.end_to_end", description=__doc__)
-    parser.add_argument(
-        "--records", type=int, default=1_000_000, help="number of records (default: 1000000)"
-    )
-    parser.add_argument("--embedded", action="store_true", help="one process instead of a cluster")
+    parser = proof_arguments("tests.end_to_end", __doc__, 1_000_000)
     parser.add_argument("--tier", help="an existing object store (default: a new SeaweedFS)")
     parser.add_argument("--seed", default="sulina", help="seed of the generated records")
     parser.add_argument("--no-spark", action="store_true", help="skip the steps with Spark")
     parser.add_argument("--json", action="store_true", help="print only the result, as JSON")
     parser.add_argument("--report", type=Path, help="also write the JSON to this file")
-    parser.add_argument("--data", type=Path, help="a new folder for data and logs, to be kept")
-    given = parser.parse_args()
-    if given.records < _MIN_RECORDS:
-        parser.error(f"--records must be at least {_MIN_RECORDS}")
-    if given.data is not None and given.data.exists():
-        parser.error(f"{given.data} already exists: --data must be a new folder")
-    folder = given.data or Path(tempfile.mkdtemp(prefix="sulina-end-to-end-"))
+    given = parse_proof(parser)
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.ERROR)
-    try:
-        proof = _run(given, folder.absolute())
-    except (SulinaError, RuntimeError, ExceptionGroup) as error:
-        sys.stderr.write(f"error: {_cause(error)}; data and logs: {folder}\n")
-        return 1
+    return run_proof(given, partial(_run, given), partial(_show, given))
+
+
+def _show(given: argparse.Namespace, proof: Proof) -> None:
     result = proof.to_dict()
     if given.report is not None:
         given.report.write_text(json.dumps(result, indent=2) + "\n")
@@ -68,23 +50,11 @@ def main() -> int:
         sys.stdout.write(json.dumps(result) + "\n")
     else:
         _print(proof)
-    if proof.faults:
-        sys.stderr.write(f"data and logs: {folder}\n")
-        return 1
-    if given.data is None:
-        shutil.rmtree(folder)
-    return 0
 
 
 def _run(given: argparse.Namespace, folder: Path) -> Proof:
-    folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        tier = given.tier
-        if tier is None:
-            server = stack.enter_context(running_seaweedfs(folder / "seaweedfs"))
-            make_bucket(server.url, server.credentials, _BUCKET)
-            os.environ.update(server.variables)  # for the processes, including Spark's
-            tier = f"s3://{_BUCKET}/proof"
+        tier = given.tier or new_lake(stack, folder)[0]
 
         async def scan() -> Scanned:
             return await asyncio.to_thread(_scan, tier, folder / "spark.log")
@@ -158,9 +128,3 @@ def _print(proof: Proof) -> None:
             f"{len(proof.published)} topic partitions: published{seen} records have the same "
             "digests"
         )
-
-
-def _cause(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return str(error)
