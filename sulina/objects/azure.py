@@ -19,7 +19,7 @@ from azure.core import MatchConditions
 from azure.storage.blob import BlobBlock
 from azure.storage.blob.aio import BlobClient, ContainerClient
 
-from sulina.errors import NotFound
+from sulina.errors import NotFound, Refused
 from sulina.objects.azure_errors import translate
 from sulina.objects.http_ranges import read_range
 from sulina.objects.outcomes import RangeError, TakenError, UploadGoneError
@@ -192,7 +192,8 @@ class AzureStore:
             except Exception as error:
                 raise translate(error, self._container.container_name, key) from None
 
-        return await self._retrier(f"a request for {key}", attempt, attempts)
+        what = f"a request for {key!r} in the container {self._container.container_name}"
+        return await self._retrier(what, attempt, attempts)
 
 
 async def open_azure(
@@ -204,20 +205,27 @@ async def open_azure(
     random: Randomness,
     settings: ObjectSettings,
 ) -> AzureStore:
-    """A store over the container. Sends no request."""
+    """A store over the container. Sends no request. Raises ``Refused`` for invalid settings."""
     resources = AsyncExitStack()
     # An emulator has the account in the path; the service has it in the name of the host.
     url = f"{endpoint.rstrip('/')}/{account}" if endpoint else _public(account)
-    client = ContainerClient(
-        url,
-        container,
-        credential=await _credential(resources),
-        retry_total=0,  # we retry
-        connection_timeout=settings.deadline_seconds,
-        read_timeout=settings.deadline_seconds,
-        max_single_put_size=settings.part_bytes,
-        max_single_get_size=_WHOLE,
-    )
+    try:
+        client = ContainerClient(
+            url,
+            container,
+            credential=await _credential(resources),
+            retry_total=0,  # we retry
+            connection_timeout=settings.deadline_seconds,
+            read_timeout=settings.deadline_seconds,
+            max_single_put_size=settings.part_bytes,
+            max_single_get_size=_WHOLE,
+        )
+    except ValueError as error:
+        await resources.aclose()
+        raise Refused(
+            f"the container {container} cannot be opened ({error}): an endpoint in the URL is "
+            "http://host:port, and one without TLS needs AZURE_STORAGE_KEY"
+        ) from None
     await resources.enter_async_context(client)
     return AzureStore(client, prefix, Retrier(clock, random, settings), random, settings, resources)
 

@@ -39,7 +39,8 @@ def translate(error: Exception, container: str, key: str) -> Exception:
 
 def _answered(error: azure.HttpResponseError, status: int, container: str, key: str) -> Exception:
     """The error for an error response."""
-    code = str(getattr(error, "error_code", None) or "")
+    known = getattr(error, "error_code", None) or ""
+    code = str(getattr(known, "value", known))  # an enumeration, or the text of an unknown one
     if code in _BUSY or status >= 500 or status in (408, 429):
         return TemporaryFailure(f"the store answered {status} {code}".rstrip())
     if code in _TAKEN or status in (409, 412):
@@ -56,9 +57,9 @@ def _answered(error: azure.HttpResponseError, status: int, container: str, key: 
         return Refused(f"the container {container} rejects these credentials: {_CREDENTIALS}")
     if status == 403:
         return Refused(
-            f"these credentials lack permissions for {key} in the container {container}: assign "
-            "the role Storage Blob Data Contributor"
+            f"these credentials are wrong, or lack permissions for {key!r} in the container "
+            f"{container}: {_CREDENTIALS}"
         )
     if status == 404:
         return NotFound(f"the object {key} does not exist in the container {container}")
-    return Refused(f"the container {container} refused a request for {key}: {status} {code}")
+    return Refused(f"the container {container} refused a request for {key!r}: {status} {code}")

@@ -89,6 +89,10 @@ class GcsRequests:
                 allow_redirects=False,
             ) as answer:
                 content = await answer.read()
+        except aiohttp.InvalidURL:
+            raise Refused(
+                f"{self._endpoint!r} is not an endpoint: use ?endpoint=http://host:port in the URL"
+            ) from None
         except (aiohttp.ClientError, OSError) as error:
             raise TemporaryFailure(
                 f"the connection failed ({str(error) or type(error).__name__})"

@@ -73,7 +73,9 @@ async def _open(
             endpoint = _options(url, "endpoint").get("endpoint") or None
             container, _, prefix = _prefix(place).partition("/")
             if not place.netloc or not container:
-                raise Refused(f"{url!r} has no container: use az://account/container/prefix")
+                raise Refused(
+                    f"{_shown(url)!r} has no container: use az://account/container/prefix"
+                )
             return await open_azure(
                 place.netloc, container, prefix, endpoint, clock, random, settings
             )
@@ -83,7 +85,9 @@ async def _open(
             _options(url)
             database, _, prefix = _prefix(place).partition("/")
             if not database.isdigit():
-                raise Refused(f"{url!r} has no database number: use redis://host:6379/0/prefix")
+                raise Refused(
+                    f"{_shown(url)!r} has no database number: use redis://host:6379/0/prefix"
+                )
             server = urlunsplit((place.scheme, place.netloc, f"/{database}", "", ""))
             return open_redis(server, prefix, clock, random, settings)
         case "tikv":
@@ -93,22 +97,33 @@ async def _open(
         case "file":
             _options(url)
             if place.netloc or not place.path.startswith("/"):
-                raise Refused(f"{url!r} is not a folder URL: use file:///path/of/the/folder")
+                raise Refused(
+                    f"{_shown(url)!r} is not a folder URL: use file:///path/of/the/folder"
+                )
             return FolderStore(Path(unquote(place.path)), random)
         case "memory":
             _options(url)
             return _named.setdefault(place.netloc + place.path, MemoryStore(clock.wall_us))
         case _:
             raise Refused(
-                f"{url!r} is not the URL of an object store: it must start with s3://, gs://, "
-                "az://, redis://, tikv://, file:/// or memory://"
+                f"{_shown(url)!r} is not the URL of an object store: it must start with s3://, "
+                "gs://, az://, redis://, tikv://, file:/// or memory://"
             )
+
+
+def _shown(url: str) -> str:
+    """A URL as errors name it: without its password."""
+    place = urlsplit(url)
+    user, at, server = place.netloc.rpartition("@")
+    if ":" in user:
+        user = user.partition(":")[0] + ":***"
+    return urlunsplit(place._replace(netloc=user + at + server))
 
 
 def _bucket(url: str) -> str:
     bucket = urlsplit(url).netloc
     if not bucket:
-        raise Refused(f"{url!r} has no bucket: use {urlsplit(url).scheme}://bucket/prefix")
+        raise Refused(f"{_shown(url)!r} has no bucket: use {urlsplit(url).scheme}://bucket/prefix")
     return bucket
 
 
@@ -116,7 +131,9 @@ def _addresses(url: str) -> list[str]:
     """The members of PD. Raises ``Refused`` unless each has a port."""
     found = [each for each in urlsplit(url).netloc.split(",") if each]
     if not found or not all(each.rpartition(":")[2].isdigit() for each in found):
-        raise Refused(f"{url!r} names no members of PD: use tikv://host:2379,host:2379/prefix")
+        raise Refused(
+            f"{_shown(url)!r} names no members of PD: use tikv://host:2379,host:2379/prefix"
+        )
     return found
 
 
@@ -124,11 +141,13 @@ def _tls(url: str) -> TlsFiles | None:
     """The TLS files of a URL; None without TLS."""
     options = _options(url, "ca", "cert", "key", "tls")
     if options.get("tls", "on") != "on":
-        raise Refused(f"tls of {url!r} can only be on; leave it out for connections without TLS")
+        raise Refused(
+            f"tls of {_shown(url)!r} can only be on; leave it out for connections without TLS"
+        )
     if not options:
         return None
     if "key" in options and "cert" not in options:
-        raise Refused(f"{url!r} has a key without a certificate: add cert=")
+        raise Refused(f"{_shown(url)!r} has a key without a certificate: add cert=")
     paths = {name: Path(options[name]) for name in ("ca", "cert", "key") if name in options}
     return TlsFiles(paths.get("ca"), paths.get("cert"), paths.get("key"))
 
@@ -143,7 +162,7 @@ def _options(url: str, *known: str) -> dict[str, str]:
     for name in found:
         if name not in known:
             takes = f"accepts {' and '.join(known)}" if known else "takes no options"
-            raise Refused(f"{name} is not an option of {url!r}, which {takes}")
+            raise Refused(f"{name} is not an option of {_shown(url)!r}, which {takes}")
     return found
 
 

@@ -210,16 +210,22 @@ class RedisStore:
 def open_redis(
     url: str, prefix: str, clock: Clock, random: Randomness, settings: ObjectSettings
 ) -> RedisStore:
-    """A store over the database of ``url``. Sends no request."""
+    """A store over the database of ``url``. Sends no request. Raises ``Refused`` for a bad URL."""
     deadline = settings.deadline_seconds
-    pool = redis.asyncio.BlockingConnectionPool.from_url(
-        url,
-        max_connections=_CONNECTIONS,
-        timeout=deadline,
-        socket_timeout=deadline,
-        socket_connect_timeout=min(_CONNECT_SECONDS, deadline),
-        retry=Retry(NoBackoff(), 0),  # the retrier counts attempts
-    )
+    try:
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            url,
+            max_connections=_CONNECTIONS,
+            timeout=deadline,
+            socket_timeout=deadline,
+            socket_connect_timeout=min(_CONNECT_SECONDS, deadline),
+            retry=Retry(NoBackoff(), 0),  # the retrier counts attempts
+        )
+    except ValueError as error:
+        raise Refused(
+            f"the address of Redis is invalid ({error}): use "
+            "redis://user:password@host:6379/0/prefix"
+        ) from None
     client = redis.asyncio.Redis.from_pool(pool)
     return RedisStore(client, prefix, clock, random, settings)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from localstack.emulators.azurite import KEY
 from localstack.emulators.credentials import Credentials
 from localstack.emulators.seaweedfs import READER
 from localstack.emulators.server import EmulatorServer, free_ports
@@ -18,7 +19,7 @@ from sulina.objects.opening import open_store
 from sulina.objects.store import ObjectSettings, ObjectStore
 from sulina.runtime.real_clock import RealClock
 from tests.objects.chunks import chunks_of
-from tests.objects.conftest import BUCKET
+from tests.objects.conftest import BUCKET, azure_url
 
 _CALLS: tuple[Callable[[ObjectStore], Awaitable[object]], ...] = (
     lambda store: store.put("a", chunks_of(b"x")),
@@ -60,14 +61,22 @@ def sign_as(user: Credentials, monkeypatch: pytest.MonkeyPatch) -> None:
         ("tikv://a:2379/p?key=/k.pem", r"has a key without a certificate: add cert="),
         ("tikv://a:2379/p?ca=/no/ca.pem", r"/no/ca.pem cannot be read .*: put a PEM file there"),
         ("tikv://a:2379/p?tls=off", r"tls of .* can only be on"),
-        ("redis://host:6379/prefix", r"has no database number: use redis://host:6379/0/prefix"),
+        ("redis://u:secret@host:6379/p", r"^'redis://u:\*\*\*@host:6379/p' has no database number"),
+        ("redis://host:port/0/p", r"the address of Redis is invalid .*: use redis://user:password"),
+        (
+            "az://account/box/p?endpoint=nonsense",
+            r"box cannot be opened .*: an endpoint in",
+        ),
         (
             "s3://b/p?endpoint=nonsense",
             r"the bucket b is invalid: Invalid endpoint: nonsense",
         ),
     ],
 )
-async def test_a_url_that_is_none_is_refused_with_a_sentence(url: str, sentence: str) -> None:
+async def test_a_url_that_is_none_is_refused_with_a_sentence(
+    url: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
     with pytest.raises(Refused, match=sentence):
         async with opened(url):
             pytest.fail("it was opened")
@@ -180,18 +189,45 @@ async def test_no_credentials_at_all_are_told_with_the_remedy(
             await store.put("a", chunks_of(b"x"))
 
 
-@pytest.mark.parametrize("scheme", ["s3", "gs", "redis"])
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az", "redis"])
 async def test_a_server_that_is_not_there_is_unavailable(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sign_as(Credentials(), monkeypatch)
+    monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
     port = free_ports(1)[0]
-    url = f"{scheme}://b/p?endpoint=http://127.0.0.1:{port}"
+    url = f"{scheme}://b/p/q?endpoint=http://127.0.0.1:{port}"
     if scheme == "redis":
         url = f"redis://127.0.0.1:{port}/0/p"
     async with opened(url, ObjectSettings(attempts=2)) as store:
         with pytest.raises(Unavailable, match="failed after 2 attempts: the connection fail"):
             await store.put("a", chunks_of(b"x"))
+
+
+async def test_an_endpoint_that_is_none_is_refused() -> None:
+    async with opened("gs://b/p?endpoint=nonsense") as store:
+        with pytest.raises(Refused, match="'nonsense' is not an endpoint: use"):
+            await store.list("")
+
+
+async def test_wrong_keys_and_containers_of_azure_are_told_with_the_remedy(
+    azurite: EmulatorServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = azure_url(azurite, monkeypatch, "p").replace(BUCKET, "nowhere")
+    async with opened(url) as store:
+        for call in _CALLS:
+            with pytest.raises(Refused, match="the container nowhere does not exist: create it"):
+                await call(store)
+    monkeypatch.setenv("AZURE_STORAGE_KEY", KEY[::-1].replace("=", "") + "==")
+    async with opened(url) as store:
+        with pytest.raises(Refused, match=r"credentials are wrong, or lack .*AZURE_STORAGE_KEY"):
+            await store.put("a", chunks_of(b"x"))
+
+
+async def test_a_server_that_is_none_of_tikv_s_is_told_at_once(redis: EmulatorServer) -> None:
+    async with opened(f"tikv://127.0.0.1:{redis.port}/p") as store:
+        with pytest.raises(Refused, match="is not a server of TiKV or PD: correct the addresses"):
+            await store.info("a")
 
 
 async def test_a_folder_that_can_t_be_written_is_told_with_the_remedy(tmp_path: Path) -> None:

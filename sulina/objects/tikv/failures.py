@@ -105,7 +105,7 @@ def of_call(error: grpc.aio.AioRpcError, address: str) -> Exception:
             "cert= and key= in the URL"
         )
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        return Refused(f"{address} is not a server of TiKV or PD: correct the addresses in the URL")
+        return _stranger(address)
     return Refused(f"{address} refused a call ({code.name}: {text})")
 
 
@@ -118,6 +118,8 @@ def _of_connection(text: str, address: str) -> Exception:
         )
     if "WRONG_VERSION_NUMBER" in text:
         return Refused(f"{address} does not use TLS: remove ca=, cert=, key= and tls= from the URL")
+    if "Failed parsing HTTP/2" in text:
+        return _stranger(address)
     if "ocket closed" in text or "ALERT" in text:
         # It may be starting or ending; otherwise it ends the handshake, and need not say why.
         return LinkFailure(
@@ -126,6 +128,10 @@ def _of_connection(text: str, address: str) -> Exception:
             "accepts with cert= and key="
         )
     return LinkFailure(f"{address} cannot be reached ({text})")
+
+
+def _stranger(address: str) -> Refused:
+    return Refused(f"{address} is not a server of TiKV or PD: correct the addresses in the URL")
 
 
 def of_region(error: pb.RegionError) -> Exception:

@@ -15,7 +15,7 @@ from sulina.objects.tikv import messages_pb2 as pb
 from sulina.objects.tikv import methods
 from sulina.objects.tikv.failures import LinkFailure, of_call, of_placement
 from sulina.objects.tikv.links import Links, Stream
-from sulina.objects.tikv.patience import Patience
+from sulina.objects.tikv.patience import PAUSES_FOR_PD, Patience
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock, Randomness
 
@@ -49,7 +49,7 @@ class Placement:
 
     async def timestamp(self) -> int:
         """A timestamp greater than all that were issued before this call."""
-        patience = Patience(self._clock, self._random)
+        patience = Patience(self._clock, self._random, PAUSES_FOR_PD)
         while True:
             leader = None
             try:
@@ -66,7 +66,7 @@ class Placement:
     async def region(self, key: bytes) -> tuple[pb.RegionMeta, pb.Peer]:
         """The region of an encoded key, and its leader, or one of its peers if PD does not know."""
         request = pb.RegionRequest(region_key=key)
-        patience = Patience(self._clock, self._random)
+        patience = Patience(self._clock, self._random, PAUSES_FOR_PD)
         while True:
             answer = await self._ask(methods.REGION, request, pb.RegionAnswer)
             peers = [each for each in answer.region.peers if not each.is_witness]
@@ -91,7 +91,7 @@ class Placement:
     async def _ask(
         self, path: str, request: pb.RegionRequest | pb.StoreRequest, answer: type[_Answer]
     ) -> _Answer:
-        patience = Patience(self._clock, self._random)
+        patience = Patience(self._clock, self._random, PAUSES_FOR_PD)
         while True:
             leader = None
             try:
