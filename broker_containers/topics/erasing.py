@@ -204,7 +204,7 @@ class Erasing:
                 await self.carry_out(topic, waiting[0])
                 pause = _FIRST_PAUSE
             except Fenced:
-                return
+                break
             except Exception as error:
                 if not isinstance(error, SulinaError):
                     _log.exception("erasing from %s failed; will retry", log.topic)

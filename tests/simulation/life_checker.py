@@ -13,6 +13,7 @@ from storage_grpc.tier.tier import key_of
 from sulina.errors import SulinaError
 from sulina.lake.summary import ObjectHead
 from sulina.metadata.keys.cursors import CursorRecord
+from sulina.metadata.keys.ledger_list import CompactionState
 from sulina.metadata.keys.ledgers import LedgerList, LedgerRef
 from sulina.names import TopicName
 from sulina.runtime.seam import Buffer
@@ -94,6 +95,8 @@ class LifeChecker(TierChecker):
                 each.done, each.epoch = self.now(), now.epoch
         life.repeating = set(now.erasures)
         super()._list_changed(topic, now)
+        if before.compaction and now.compaction and before.compaction.until > now.compaction.until:
+            self._is_compacted(topic, before.compaction)
         hidden = {ref.id for ref in before.ledgers[: before.hidden]}
         hidden_now = {ref.id for ref in now.ledgers[: now.hidden]}
         start = now.ledgers[0].first_offset if now.ledgers else 0
@@ -208,6 +211,17 @@ class LifeChecker(TierChecker):
                 self.fail(f"ledger {ref.id} of {topic} {what}, and lacks offset {offset}")
             life.dropped_us[offset] = self.latest()
         life.dropped |= lacking
+
+    def _is_compacted(self, topic: TopicName, ended: CompactionState) -> None:
+        """A round that has ended left one record of each key."""
+        life = self.lives[topic]
+        seen: dict[bytes, int] = {}
+        for offset, record in life.within(ended.start, ended.done - 1):
+            if record.key is None or offset in life.dropped or life.is_erased(offset, record):
+                continue
+            if record.key in seen:
+                self.fail(f"a round of {topic} left {record.key!r} at {seen[record.key]}, {offset}")
+            seen[record.key] = offset
 
     def object_changed(self, key: str, data: bytes | None) -> None:
         super().object_changed(key, data)

@@ -135,8 +135,12 @@ class Switches:
     """After a snapshot of somebody else, the files say how far the table got."""
     check_expiry: bool = True
     """Records that have expired are not delivered."""
+    wait_for_expiry: bool = True
+    """Records are passed over only once they have expired."""
     old_enough: bool = True
     """Retention by age removes a ledger once all its records are old enough."""
+    whole_ledger_is_old: bool = True
+    """All its records, not only the first one."""
     consumed_by_all: bool = True
     """Records count as consumed once every subscription has acknowledged them."""
     larger_than_allowed: bool = True
@@ -145,14 +149,26 @@ class Switches:
     """What was removed is deleted only when its time is over."""
     remove_with_grace: bool = True
     """What retention removes is kept for a time."""
+    wait_for_kept: bool = True
+    """What is not kept waits until what was removed before it is deleted."""
+    delete_as_decided: bool = True
+    """A deletion takes only ledgers that were not restored or replaced since it was decided."""
     decide_again: bool = True
     """A removal takes only ledgers that are still those for which it was decided."""
     keep_entries: bool = True
     """Entries of tiered ledgers stay on storage nodes as long as the policy says."""
+    drop_only_entries: bool = True
+    """Whoever has deleted entries changes nothing else of the ledger."""
     keep_tombstones: bool = True
     """Compaction drops tombstones only when they are old enough."""
     settle_tombstones: bool = True
     """Compaction drops tombstones only a time after it has removed what they delete."""
+    settle_restored: bool = True
+    """What retention had removed counts as compacted only once a round has compared it."""
+    settled_only: bool = True
+    """Tombstones after what an earlier round has compared stay, however old they are."""
+    count_compacted: bool = True
+    """A round counts only what compaction replaced, not what merging did."""
     newest_stays: bool = True
     """Compaction drops records only if a later one has their key."""
     erase_entries: bool = True
@@ -161,6 +177,12 @@ class Switches:
     """What brokers have in memory is read again after an erasure."""
     erase_again: bool = True
     """Erasures are repeated for what is restored after them."""
+    erase_to_the_end: bool = True
+    """An erasure closes the open ledger first, so that it covers all that was published before."""
+    keep_requests: bool = True
+    """A new owner continues the erasures that are open."""
+    search_replaced: bool = True
+    """An erasure searches an object again that another replacement has replaced."""
     hide_removed: bool = True
     """Objects that are marked as removed are not listed."""
     number_marks: bool = True

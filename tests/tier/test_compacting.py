@@ -16,7 +16,7 @@ from broker_containers.broker.broker import Broker
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.compacting import next_run, ready_for_compaction, worth_a_round
 from storage_grpc.tier.tier import head_of, key_of
-from sulina.metadata.keys.ledger_list import CompactionState
+from sulina.metadata.keys.ledger_list import CompactionState, LedgerList, Replacement
 from sulina.metadata.keys.ledgers import LedgerRef, LedgerState, TieredRef
 from sulina.metadata.keys.policy import Policy
 from sulina.names import TopicName
@@ -261,6 +261,13 @@ async def test_a_reader_between_a_record_and_its_tombstone_gets_the_old_tombston
     await add_objects(scene)
     await scene.compact(100)
     assert not [each for each in await scene.read() if each.key == b"k1"]
+    for gone in (False, True):
+        await scene.publish([(5, gone)])
+        await scene.tier()
+    await add_objects(scene)
+    scene.world.clock.move(4000.0)  # long enough for tombstones that the last round has compared
+    await scene.compact(100)
+    assert [each.tombstone for each in await scene.read() if each.key == b"k5"] == [True]
     await scene.world.close()
 
 
@@ -367,6 +374,15 @@ def test_a_round_never_passes_over_a_ledger_that_is_not_ready() -> None:
     refs = [ledger(1, 0, 9), ledger(2, 10, 19), ledger(3, 20, 29, local=True), ledger(4, 30, 39)]
     assert [ref.id for ref in ready_for_compaction([*refs, ledger(5, 40, 49)])] == [1, 2]
     assert not ready_for_compaction([ledger(1, 0, 9, local=True), *refs[1:]])
+
+
+def test_what_is_restored_while_objects_are_written_does_not_count_as_compared() -> None:
+    refs = tuple(ledger(number, 10 * number, 10 * number + 9) for number in range(4))
+    before = LedgerList(ledgers=refs, compaction=CompactionState(until=30)).removing(1, 0, 1 << 60)
+    work = Replacement(1, "compact", refs[1].id, 10, 19, until=30)
+    after = replace(before, replacing=work).restored().replaced(refs[1])
+    assert after.compaction is not None
+    assert (after.compaction.start, after.compaction.done) == (10, 20)
 
 
 def test_rounds_begin_when_enough_was_added() -> None:

@@ -102,6 +102,17 @@ async def test_a_request_whose_owner_dies_is_finished_by_the_next_one(moment: st
         assert await scene.world.keys() == named, "nothing is left behind"
 
 
+async def test_a_former_owner_shows_what_the_next_one_did() -> None:
+    async with scene_with_records() as scene:
+        await request(scene)
+        former = scene.broker
+        await scene.start()
+        await carry_out(scene)
+        former.erasing.begin()  # it does not know yet that it is not the owner
+        await asyncio.gather(*former.erasing._tasks.values())
+        assert (await the_only(former)).state is ErasureState.DONE
+
+
 async def test_records_at_offsets_are_erased_and_no_others_and_again_nothing() -> None:
     async with scene_with_records() as scene:
         gone = {1, 4, 5, 6, 20, 37}

@@ -321,8 +321,10 @@ class LedgerList:
         ledgers = (*self.ledgers[:at], ref, *self.ledgers[end:])
         compaction = self.compaction
         if compaction is not None and self.replacing is not None and self.replacing.until:
-            # What was removed by now is not compacted, and may be restored.
+            # What was removed by now is not compacted, and may be restored, or was meanwhile.
             start = max(compaction.start, self.visible[0].first_offset)
+            if ref.first_offset > compaction.done:
+                start = max(start, ref.first_offset)
             compaction = replace(compaction, done=ref.last_offset + 1, start=start)
         return replace(
             self, ledgers=ledgers, pages=tuple(pages), replacing=None, compaction=compaction
