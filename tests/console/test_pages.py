@@ -355,7 +355,16 @@ async def test_a_caller_with_few_rights_sees_and_may_do_no_more(
     await browser.sees("customer-")
     page = await browser.run("document.querySelector('main').innerText")
     assert "Delete" not in page and "Publish\n" not in page
+    await browser.click("Lake")
+    await browser.sees(ORDERS, "1 to 1 of 1")
+    await browser.click(ORDERS)
+    await browser.sees("The newest messages", "sulina sql", "customer-")
     assert browser.errors == []
+    sender = await site.client.admin.tokens.create("sender", grants=[f"produce:{ORDERS}"])
+    await sign_in(browser, site, TOPIC, token=sender.token)
+    await browser.sees("You may not read messages of this topic", "Publish")
+    assert browser.errors == []
+    await sign_in(browser, site, token=made.token)
     await browser.run("location.hash = '#/settings'")
     await browser.sees("The token does not allow this", "cluster on everything")
     await site.client.admin.tokens.revoke(made.id)

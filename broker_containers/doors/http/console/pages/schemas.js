@@ -72,7 +72,7 @@ export function Versions({ subject }) {
       const version = chosen ?? numbers.at(-1);
       const against = numbers[numbers.indexOf(version) - 1];
       return html`<${Table} label="Versions" rows=${rows.toReversed()} rowKey=${(row) => row.version} columns=${[
-        { label: "Version", number: true, cell: (row) => html`<button type="button" class="plain small" aria-pressed=${row.version === version} onClick=${() => setChosen(row.version)}>${row.version}</button>` },
+        { label: "Version", cell: (row) => html`<button type="button" class="plain small" aria-pressed=${row.version === version} onClick=${() => setChosen(row.version)}>${row.version}</button>` },
         { label: "Registered", cell: (row) => html`<${Time} us=${row.created_us} />` },
         { label: "By", cell: (row) => row.created_by || "–" },
         { label: "Description", cell: (row) => row.description },

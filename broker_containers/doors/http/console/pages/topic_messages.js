@@ -119,6 +119,7 @@ export function Messages({ topic, details, query }) {
   const source = chosen ?? topic;
   const sources = chosen || !partitions.length ? [source] : partitions;
   const several = sources.length > 1;
+  const mayRead = may("consume", topic) || may("consume", source);
   const [form, setForm] = useState(query);
   const [state, setState] = useState({ messages: [], atEnd: false, scanned: 0, busy: true, problem: null });
   const [open, setOpen] = useState(null);
@@ -152,7 +153,7 @@ export function Messages({ topic, details, query }) {
 
   useEffect(() => {
     setTail(false);
-    search(false);
+    if (mayRead) search(false);
     return () => running.current?.abort.abort();
   }, [source, query.key, query.text, query.offset, query.time, query.oldest]);
 
@@ -190,7 +191,7 @@ export function Messages({ topic, details, query }) {
     };
   }, [tail]);
 
-  if (!may("consume", topic) && !may("consume", source)) {
+  if (!mayRead) {
     return html`<${Card} title="Messages" actions=${may("produce", topic) && html`<${Publish} topic=${topic} />`}>
       <${Note}>You may not read messages of this topic: that needs the right <code>consume:${topic}</code>.<//><//>`;
   }
