@@ -109,7 +109,10 @@ def main(arguments: Sequence[str]) -> int:
 def measure(options: CompactionOptions, folder: Path) -> CompactionRates:
     """Write the objects, copy them, compact them, each in a process of its own."""
     sources: list[ObjectSummary] = _apart(partial(_write, options, folder))
+    before = set(folder.rglob("*.parquet"))
     copied: Phase = _apart(partial(_replace, folder, Rewrite.MERGE, sources, options))
+    for copy in set(folder.rglob("*.parquet")) - before:
+        copy.unlink()  # so that there is never more than twice the data on the disk
     compacted: Phase = _apart(partial(_replace, folder, Rewrite.COMPACT, sources, options))
     left = len(np.unique(_keys(options)))
     if compacted.records != left:

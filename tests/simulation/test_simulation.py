@@ -189,10 +189,21 @@ def test_a_missing_safeguard_of_tables_is_found_out(safeguard: str) -> None:
     assert finding.found is not None
 
 
-@pytest.mark.parametrize("safeguard", ["old_enough"])
-def test_a_missing_safeguard_of_the_life_of_records_is_found_out(safeguard: str) -> None:
+@pytest.mark.parametrize(
+    ("safeguard", "first"),
+    [
+        ("old_enough", 0),
+        ("keep_entries", 0),
+        ("newest_stays", 0),
+        ("erase_again", 0),
+        ("check_expiry", 1),
+    ],
+)
+def test_a_missing_safeguard_of_the_life_of_records_is_found_out(
+    safeguard: str, first: int
+) -> None:
     assert safeguard in LIFE_SAFEGUARDS
-    finding = look_for(safeguard, most=4, jobs=1)
+    finding = look_for(safeguard, most=4, jobs=1, first=first)
     assert finding.found is not None
 
 
