@@ -67,11 +67,11 @@ async def scan_file(
 
 async def zeros_from(file: DiskFile, position: int, chunk: int) -> int:
     """Where the trailing zeros of the file begin; not before ``position``."""
-    start = position
+    start, blank = position, bytes(chunk)
     while data := await file.read(position, chunk):
-        used = len(data.rstrip(b"\0"))
-        if used:
-            start = position + used
+        # Comparing is many times faster than stripping, and nearly all of a prepared file is zeros.
+        if data != blank[: len(data)]:
+            start = position + len(data.rstrip(b"\0"))
         position += len(data)
     return start
 
