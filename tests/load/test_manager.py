@@ -9,9 +9,11 @@ import pytest
 from broker_containers.load.decision import NewTopic, SkipReason
 from broker_containers.load.history import MAX_SWING, SAMPLES, LoadHistory, Profile, between
 from broker_containers.load.manager import LoadManager
+from broker_containers.load.move_history import MAX_BYTES, MOST_NAMES, MoveHistory
 from broker_containers.load.report import LoadReport
 from broker_containers.load.settings import BalanceSettings, RankingName
 from broker_containers.load.view import BrokerInfo, ClusterView
+from sulina.errors import Refused
 from tests.load.clusters import report
 
 INFOS = [BrokerInfo("a"), BrokerInfo("b"), BrokerInfo("c")]
@@ -222,3 +224,26 @@ def test_a_dry_run_is_not_remembered() -> None:
     made = manager.plan(view, now=0.0)
     manager.commit(made, now=0.0)
     assert made.moves and manager.plan(view, now=0.0) == made
+
+
+def test_the_history_stays_small_and_rounds_that_are_alike_are_one_row() -> None:
+    history = MoveHistory()
+    names = [f"/default/{'long' * 40}-{number}" for number in range(5000)]
+    history.moved([(name, "a", "b", 0.001) for name in names], "failover", 7)
+    for at_us in range(10, 13):
+        history.planned(0, {"balanced": at_us}, at_us)
+    history.planned(1, {"balanced": 1}, 20)
+    history.planned(0, {"balanced": 1}, 30)
+    found = MoveHistory.from_bytes(history.to_bytes())
+    [moved] = found.moves
+    assert (moved.topics, moved.cost, moved.names) == (5000, 5.0, tuple(names[:MOST_NAMES]))
+    rows = [(each.since_us, each.until_us, each.rounds, each.moved) for each in found.rounds]
+    assert rows == [(30, 30, 1, 0), (20, 20, 1, 1), (10, 12, 3, 0)]
+    assert found.rounds[2].reasons == {"balanced": 12}
+
+    for number in range(1000):
+        history.moved([(name, "a", "b", 0.0) for name in names[:50]], "drain", number)
+    data = history.to_bytes()
+    assert len(data) <= MAX_BYTES and MoveHistory.from_bytes(data).moves[0].at_us == 999
+    with pytest.raises(Refused, match="starts a new one"):
+        MoveHistory.from_bytes(b"[]")
