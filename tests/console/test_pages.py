@@ -318,6 +318,30 @@ async def test_a_topic_becomes_a_table_and_its_rows_are_shown(browser: Browser, 
     assert browser.errors == []
 
 
+async def test_settings_that_were_changed_are_found_and_undone(
+    browser: Browser, site: Site
+) -> None:
+    await site.client.admin.config.set("http.max_peek_messages", value=77, broker="broker-1")
+    await sign_in(browser, site, "#/settings?changed=true")
+    await browser.sees("http.max_peek_messages", "changed for this broker", "broker-1: 77")
+    names = "document.querySelector('main tbody').innerText"
+    assert "broker.cache_bytes" not in await browser.run(names)
+    await browser.run("location.hash = '#/settings?tab=history'")
+    await browser.click("Undo")
+    await browser.sees("It becomes what it is for all brokers again")
+    await browser.click("Copy as…")
+    await browser.sees("sulina config unset http.max_peek_messages --broker broker-1")
+    await browser.click("Undo the change of")
+    await browser.until("!document.querySelector('dialog')")
+    [row] = [
+        each
+        for each in (await site.client.admin.config.list()).settings
+        if each.name == "http.max_peek_messages"
+    ]
+    assert row.source == "default" and row.brokers == {}
+    assert browser.errors == []
+
+
 async def test_a_topic_is_deleted_only_after_its_name_was_typed(
     browser: Browser, site: Site
 ) -> None:
