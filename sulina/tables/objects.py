@@ -36,7 +36,8 @@ from sulina.names import TopicName
 _SECONDS: Final = 30.0
 _FOOTERS_KEPT: Final = 1000
 """As many as a commit adds objects."""
-_ONLY_SULINA: Final = ("redis", "rediss", "tikv")
+_NO_TABLES: Final = ("az", "gs", "redis", "rediss", "tikv")
+"""Stores that pyiceberg and DuckDB are not set up for, or cannot open."""
 _ANY_REGION: Final = "us-east-1"
 
 
@@ -58,7 +59,7 @@ class LakePlace:
         if place.scheme in ("", "file"):
             folder = Path(unquote(place.path) if place.scheme else text).absolute()
             return cls(folder.as_uri())
-        if place.scheme in _ONLY_SULINA:
+        if place.scheme in _NO_TABLES:
             raise Refused(
                 f"objects in {place.scheme}:// cannot be read as tables or with SQL: read them in "
                 'Spark with spark.read.format("sulina"), or consume the topic'

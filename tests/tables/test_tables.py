@@ -280,6 +280,9 @@ def test_what_does_not_exist_is_told(lake: LakeFolder, tables: Tables, tmp_path:
     assert (tmp_path / "within" / "catalog.db").exists()
     with pytest.raises(Refused, match="is not a lake"):
         LakePlace.parse("ftp://lake")
+    for elsewhere in ("gs://bucket/x", "az://account/container/x"):
+        with pytest.raises(Refused, match="cannot be read as tables or with SQL: read them in"):
+            LakePlace.parse(elsewhere)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
         patch.setenv("AWS_MAX_ATTEMPTS", "1")
