@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from broker_containers import settable
 from broker_containers.subscriptions import subscription
 from broker_containers.subscriptions.expiry import Lifetime
 from broker_containers.subscriptions.subscription import Subscription
@@ -152,14 +153,19 @@ def _count_all(list_: LedgerList, ref: LedgerRef) -> LedgerList:
 
 
 async def _write_back(
-    tiering_: Tiering, log: ManagedLedger, policy: Policy | None = None, *parts: Any, **more: Any
+    tiering_: Tiering,
+    log: ManagedLedger,
+    policy: Policy | None = None,
+    consumed: int = 0,
+    *,
+    at_once: bool = False,
 ) -> None:
     """Two tasks may delete the same entries, and both write the ledger as they have read it."""
-    if more:
-        await _drop_local(tiering_, log, policy, *parts, **more)
-        return
+    settings = tiering_.settings
+    if at_once:
+        settings = replace(settings, local_seconds=-settable.YEAR, local_bytes=0)
     now_us = tiering_._clock.wall_us()
-    for ref in tiering.droppable(log.refs, tiering_.settings, now_us, policy, *parts):
+    for ref in tiering.droppable(log.refs, settings, now_us, policy, consumed):
         assert ref.tiered is not None
         without = replace(ref, tiered=replace(ref.tiered, local=False))
         await log.ledgers.delete(ref.id)
