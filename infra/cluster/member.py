@@ -88,8 +88,8 @@ class ClusterMember(pulumi.ComponentResource):
             skip_destroy=True,
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
-        group.shared.dns.fixed_name(self, self.name, self.address)
-        self.service = self._service(self._containers(container, credential), attached)
+        named = group.shared.dns.fixed_name(self, self.name, self.address)
+        self.service = self._service(self._containers(container, credential), [attached, named])
         self.register_outputs({"host": self.host, "address": self.address})
 
     def _volume(self, zone: pulumi.Input[str]) -> aws.ebs.Volume:
@@ -169,7 +169,7 @@ class ClusterMember(pulumi.ComponentResource):
         ]
 
     def _service(
-        self, containers: Sequence[Mapping[str, Any]], attached: aws.ec2.VolumeAttachment
+        self, containers: Sequence[Mapping[str, Any]], after: Sequence[pulumi.Resource]
     ) -> aws.ecs.Service:
         group, component = self._group, self._component
         definition = aws.ecs.TaskDefinition(
@@ -217,7 +217,7 @@ class ClusterMember(pulumi.ComponentResource):
             wait_for_steady_state=component.settings.runs,
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=[attached, *group.start_after],
+                depends_on=[*after, *group.start_after],
                 # If the last deployment did not become healthy, deploy and wait again.
                 replace_on_changes=["#initerror"],
                 delete_before_replace=True,

@@ -39,13 +39,15 @@ class PrivateDns(Component):
             opts=pulumi.ResourceOptions(parent=parent),
         )
 
-    def fixed_name(self, parent: pulumi.Resource, name: str, address: str) -> None:
+    def fixed_name(
+        self, parent: pulumi.Resource, name: str, address: str
+    ) -> aws.servicediscovery.Instance:
         """A name that resolves to one address.
 
         It is a Cloud Map instance because only Cloud Map can write records to its zone.
         """
         service = self.service(parent, name, 60)
-        aws.servicediscovery.Instance(
+        return aws.servicediscovery.Instance(
             name,
             service_id=service.id,
             instance_id=name,

@@ -93,10 +93,13 @@ def test_a_new_machine_is_a_new_deployment_so_that_there_is_something_to_wait_fo
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
-def test_a_member_s_container_starts_when_it_can_reach_its_image_secrets_and_log(
+def test_a_member_s_container_starts_when_it_can_reach_its_image_secrets_log_and_name(
     graph_of: Callable[[str], Graph], stack: str
 ) -> None:
-    """ECS gives up after three failed starts, and the machine is faster than an endpoint."""
+    """ECS gives up after three failed starts, and the machine is faster than an endpoint.
+
+    etcd ends if its own name does not resolve for half a minute.
+    """
     graph = graph_of(stack)
     kinds = ("ec2/vpcEndpoint:VpcEndpoint", "vpc/securityGroupEgressRule:SecurityGroupEgressRule")
     ways = {made.urn for kind in kinds for made in graph.all(kind)}
@@ -108,6 +111,7 @@ def test_a_member_s_container_starts_when_it_can_reach_its_image_secrets_and_log
         if service.name != "broker":
             group = service.name.rpartition("-")[0]
             assert graph.one("cloudwatch/logGroup:LogGroup", group).urn in before
+            assert graph.one("servicediscovery/instance:Instance", service.name).urn in before
 
 
 def test_a_member_s_container_stays_on_its_machine(prod: Graph) -> None:
