@@ -12,7 +12,7 @@ from sulina.lake.buffers import octets, offsets
 from sulina.lake.runs import Bytes, Ints
 from sulina.lake.typed.words import ROOM, Flags, Octets
 
-_AT_ONCE: Final = 4096
+_AT_ONCE: Final = 8192
 
 
 def bitmap(present: Flags) -> pa.Buffer | None:

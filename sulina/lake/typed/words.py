@@ -57,7 +57,9 @@ class Octets:
         """Where ``literal`` is; there must be room for it before and after the data."""
         same: Flags | None = None
         places = positions + self.room
-        for start in range(0, len(literal), 8):
+        # The last word of a long literal overlaps the one before: then it needs no mask.
+        last = max(len(literal) - 8, 0)
+        for start in (*range(0, last, 8), last) if literal else ():
             piece = literal[start : start + 8]
             found = self.words[places + start if start else places]
             if len(piece) < 8:
