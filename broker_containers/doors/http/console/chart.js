@@ -9,10 +9,10 @@ function sizes() {
   return { rem, height: 11 * rem, left: 5.25 * rem, bottom: 1.5 * rem, top: 0.5 * rem };
 }
 
-/** A round number that is not less than `value`: 1, 2 or 5 times a power of ten, or one of two. */
+/** A round number that is not less than `value`: 1, 2 or 5 times a power of ten, or one of two, whose half is whole. */
 function ceiling(value, binary) {
-  if (!(value > 0)) return 1;
-  if (binary) return 2 ** Math.ceil(Math.log2(value));
+  if (!(value > 0)) return 2;
+  if (binary) return 2 ** Math.max(1, Math.ceil(Math.log2(value)));
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].find((each) => each * power >= value) * power;
 }

@@ -164,8 +164,8 @@ export function Overview() {
   }
   const samples = history.slice(-MINUTES * 12);
   return html`<${Page} title="Overview" actions=${html`<${CopyAs} cli="sulina cluster describe" path="/overview" />`}>
-    ${status === "lost" && html`<${Note} kind="bad"><strong>This broker does not answer.</strong> What you see is of <${Time} us=${overview.total.wall_us} />.
-      The page tries again; look at another broker meanwhile.<//>`}
+    ${status === "lost" && html`<${Note} kind="bad"><strong>This broker does not answer.</strong> What you see is from <${Time} us=${overview.total.wall_us} />.
+      The page tries again by itself; meanwhile, open the console of another broker.<//>`}
     <${Tiles} overview=${overview} history=${history} />
     <div class="charts">
       <section class="card"><${Chart} title="Messages" samples=${samples} unit=${rate} series=${[
