@@ -69,6 +69,16 @@ class Message:
         return _EPOCH + timedelta(microseconds=self.publish_time_us)
 
     @property
+    def deliver_at(self) -> datetime | None:
+        """The time that it was delayed until, in UTC, or None."""
+        return _time(self.batch.frame.due_us)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """Its own expiry time, in UTC, or None. Its topic may also have a time to live."""
+        return _time(self.batch.frame.expires_us)
+
+    @property
     def topic(self) -> str:
         """The topic that it came from; for a partitioned topic, the partition's full name."""
         return self.batch.topic
@@ -114,6 +124,10 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.topic}@{self.offset} {self.payload[:40]!r}>"
+
+
+def _time(us: int | None) -> datetime | None:
+    return None if us is None else _EPOCH + timedelta(microseconds=us)
 
 
 class Batch:

@@ -59,14 +59,17 @@ def test_it_ends_at_the_timeout_and_fails_only_with_a_count(
 
 
 def test_json_lines_have_all_fields(sulina: SulinaCommand, topic: str) -> None:
-    sulina("produce", topic, "payload", "--key", "k", "--attribute", "a=b", "--producer-name", "p")
+    origin = ("--attribute", "a=b", "--producer-name", "p", "--expires", "1h")
+    sulina("produce", topic, "payload", "--key", "k", *origin)
     [found] = sulina("consume", topic, "--from", "earliest", "--count", "1", "--json").json_lines()
     assert datetime.fromisoformat(found.pop("publish_time")).tzinfo is UTC
     assert found.pop("publish_time_us") > 0
+    assert datetime.fromisoformat(found.pop("expires_at")).tzinfo is UTC
     assert found == {
         "topic": topic,
         "partition": None,
         "offset": 0,
+        "deliver_at": None,
         "key": "k",
         "attributes": {"a": "b"},
         "producer": "p",

@@ -41,10 +41,6 @@ UNNOTICED = {
         "an undo must fall between two rounds of compaction, and another removal after it; tests "
         "in `tests/tier/test_compacting.py` do that"
     ),
-    "settled_only": (
-        "a reader must be between a record and its tombstone for as long as both are in one round; "
-        "a test in `tests/tier/test_compacting.py` looks at the tombstone"
-    ),
     "forget_erased": (
         "consumers of the simulation have taken what is in memory long before its erasure is done; "
         "a test in `tests/broker/test_compacted_topics.py` fails without it"

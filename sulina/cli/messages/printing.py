@@ -9,6 +9,7 @@ import base64
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -69,6 +70,8 @@ def message_fields(message: Message) -> dict[str, Any]:
         "offset": message.offset,
         "publish_time": moment(message.publish_time_us),
         "publish_time_us": message.publish_time_us,
+        "deliver_at": _iso(message.deliver_at),
+        "expires_at": _iso(message.expires_at),
         **_bytes_field("key", message.key),
         "attributes": message.attributes,
         "producer": message.producer,
@@ -78,6 +81,10 @@ def message_fields(message: Message) -> dict[str, Any]:
         "attempt": message.attempt,
         **_bytes_field("payload", message.payload),
     }
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat().replace("+00:00", "Z")
 
 
 def _json_line(message: Message) -> bytes:
