@@ -67,12 +67,21 @@ class BatchReader(DataSourceReader):
 
 
 def read_partition(
-    options: ReadOptions, schema: StructType, decoder: Decoder | None, partition: SlicesPartition
+    options: ReadOptions,
+    schema: StructType,
+    decoder: Decoder | None,
+    partition: SlicesPartition,
+    *,
+    typed_empty: bool = False,
 ) -> Iterator[Any]:
-    """A partition's rows as Arrow record batches."""
+    """A partition's rows as Arrow record batches, all of one schema.
+
+    Columns without any value are of type null, which is fast, unless they are ``typed_empty``:
+    a task whose rows come from elsewhere, too, needs batches of one schema from everywhere.
+    """
     storage = LakeStorage(options.location)
     footers = _footers(storage, partition.slices)
-    shaper = Shaper(schema, empty_columns(footers))
+    shaper = Shaper(schema, frozenset() if typed_empty else empty_columns(footers))
     for slice_, footer in zip_longest(partition.slices, footers):
         name = slice_.found.name
         columns = shaper.stored

@@ -68,7 +68,9 @@ class LiveReader(BatchReader):
             wanted = ObjectSlice(_candidate(piece).found, piece.start, piece.end)
             part, begun = SlicesPartition((wanted,), bounds), False
             try:
-                for batch in read_partition(self._options, self._schema, self._decoder, part):
+                for batch in read_partition(
+                    self._options, self._schema, self._decoder, part, typed_empty=True
+                ):
                     begun = True
                     yield batch
                 return

@@ -29,7 +29,10 @@ async def read(reader: BatchReader, tasks: list[InputPartition] | None = None) -
     def work() -> Counter[Any]:
         found: Counter[Any] = Counter()
         for task in reader.partitions() if tasks is None else tasks:
+            schemas = set()
             for batch in reader.read(task):
+                schemas.add(str(batch.schema))
+                assert len(schemas) == 1, "Spark takes one schema from a task"
                 columns = batch.select(["partition", "offset", "payload"]).to_pydict()
                 found.update(zip(*columns.values(), strict=True))
         return found
@@ -42,12 +45,14 @@ async def test_a_live_read_has_objects_and_the_tail_each_record_once(
 ) -> None:
     topic = f"/default/{name}"
     await place.client.admin.topics.create(topic, partitions=2)
-    for _ in range(2):
+    for key in (None, "only objects after the first have a key"):
         await publish(place.client, topic, numbered(100), batch_records=10)
+        async with place.client.producer(topic) as producer:
+            await (await producer.send(b"one more", key=key))
         await place.offload(topic)
     await publish(place.client, topic, numbered(60), batch_records=10)
     found = await read(reader_of(place, topic))
-    assert sum(found.values()) == len(found) == 260
+    assert sum(found.values()) == len(found) == 262
     assert Counter(payload for _, _, payload in found)[b"7"] == 3
     some = await read(reader_of(place, topic, startOffset=90, endOffset=110))
     assert {offset for _, offset, _ in some} == set(range(90, 110))
