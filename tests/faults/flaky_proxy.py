@@ -32,6 +32,11 @@ class FlakyProxy:
         assert self._server is not None
         return f"sulina://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._links)
+
     async def __aenter__(self) -> FlakyProxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_CHUNK)
         return self

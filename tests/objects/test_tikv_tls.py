@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -88,6 +89,28 @@ async def test_a_missing_or_foreign_certificate_of_the_client_is_told(
             with pytest.raises(Unavailable, match=r"it accepts with cert= and key=$"):
                 await store.put("a", chunks_of(b"hello"))
     assert cluster.seen == []
+
+
+async def test_replaced_files_are_used_and_connections_with_those_long_replaced_end(
+    cluster: TikvCluster, authority: trustme.CA, tmp_path: Path
+) -> None:
+    place = tmp_path / "rotated"
+    files = issue(authority, place, "client")
+    async with opened(cluster.address, ca=files.ca, cert=files.certificate, key=files.key) as store:
+        await store.put("0", chunks_of(b"hello"))
+        made_by_one = cluster.connections
+        for number in range(1, 5):
+            issue(authority, place, "client")
+            await store.put(f"{number}", chunks_of(b"hello"))
+        async with asyncio.timeout(60):
+            while cluster.connections > 2 * made_by_one:  # those of now, and those before them
+                await asyncio.sleep(0.01)
+
+        issue(trustme.CA(), place, "client")
+        with pytest.raises(Refused, match="is not trusted"):
+            await store.put("refused", chunks_of(b"hello"))
+        issue(authority, place, "client")
+        assert len(await store.list("")) == 5
 
 
 async def test_tls_on_one_side_only_is_told(

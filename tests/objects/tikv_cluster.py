@@ -100,6 +100,11 @@ class TikvCluster:
     def address(self) -> str:
         return self._address(0)
 
+    @property
+    def connections(self) -> int:
+        """How many are open, to all servers."""
+        return sum(each.connections for each in self._proxies)
+
     def heal(self) -> None:
         """From now on everything passes."""
         self.choose, self.meanwhile = lambda request: None, None

@@ -35,7 +35,8 @@ class Links:
         self._tls = None if tls is None else TlsWatch(tls)
         self._deadline = deadline_seconds
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._retired: list[grpc.aio.Channel] = []
+        self._before: dict[str, grpc.aio.Channel] = {}
+        """Those made with the TLS files before these, for the calls that are in flight."""
         self._closed = False
 
     async def ask(
@@ -47,9 +48,8 @@ class Links:
         """
         deadline = min(seconds or self._deadline, self._deadline)
         try:
-            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel(
-                address
-            ).unary_unary(path)
+            channel = await self._channel(address)
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path)
             data = await call(request.SerializeToString(), timeout=deadline)
             return answer.FromString(data)
         except grpc.aio.AioRpcError as error:
@@ -67,28 +67,32 @@ class Links:
                 raise
             raise LinkFailure(f"the connection to {address} was closed") from None
 
-    def stream(self, address: str, path: str) -> Stream:
-        """A stream in both directions. The caller limits the time of each answer."""
-        call: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self._channel(
-            address
-        ).stream_stream(path)
+    async def stream(self, address: str, path: str) -> Stream:
+        """A stream in both directions. The caller limits the time of each answer.
+
+        It keeps its connection until the TLS files change for the second time.
+        """
+        channel = await self._channel(address)
+        call: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(path)
         return call()
 
     async def close(self) -> None:
         """Close all connections. Calls in flight fail."""
         self._closed = True
-        channels = [*self._channels.values(), *self._retired]
-        self._channels, self._retired = {}, []
+        channels = [*self._channels.values(), *self._before.values()]
+        self._channels, self._before = {}, {}
         for channel in channels:
             await channel.close()
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
+    async def _channel(self, address: str) -> grpc.aio.Channel:
         if self._closed:
             raise LinkFailure("the store was closed")
         if self._tls is not None and self._tls.renewed() is not None:
-            # Calls in flight end on the old connections, which are closed with the store.
-            self._retired += self._channels.values()
-            self._channels = {}
+            oldest, self._before, self._channels = self._before, self._channels, {}
+            for channel in oldest.values():
+                await channel.close()
+            if self._closed:
+                raise LinkFailure("the store was closed")
         found = self._channels.get(address)
         if found is None:
             found = _dialed(address, None if self._tls is None else self._tls.texts)

@@ -110,7 +110,7 @@ class Placement:
         stream = self._stream
         try:
             if stream is None:
-                stream = self._stream = self._links.stream(leader, methods.TIMESTAMPS)
+                stream = self._stream = await self._links.stream(leader, methods.TIMESTAMPS)
             await stream.write(request.SerializeToString())
             data = await stream.read()
             if not isinstance(data, bytes):
