@@ -36,6 +36,7 @@ def print_panel(ready: dict[str, Any], variables: Path) -> None:
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     grid.add_row("brokers", cluster["url"])
+    grid.add_row("console", f"{cluster['http_url']} (sign in with SULINA_TOKEN)")
     grid.add_row("http", f"{cluster['http_url']}/docs")
     grid.add_row("AWS", aws["endpoint"])
     grid.add_row("lake", aws["tier"])
@@ -48,6 +49,7 @@ def print_panel(ready: dict[str, Any], variables: Path) -> None:
     grid.add_row("offload", f"{sulina} ledger offload /default/hello --wait")
     grid.add_row("list", f"{sulina} ledger list /default/hello")
     grid.add_row("replay", f"{sulina} consume /default/hello --from earliest")
+    grid.add_row("table", f"{sulina} table show /default/hello")
     job = "-m emr_jobs.jobs.topic_statistics --path $SULINA_TIER --topic /default/hello"
     grid.add_row("Spark", f"{own_python()} {job}")
     grid.add_row("stop", "Ctrl-C")

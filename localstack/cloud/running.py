@@ -177,6 +177,8 @@ async def running_cloud(
                 "SULINA_URL": url,
                 "SULINA_TOKEN": await asyncio.to_thread(_token, account, outputs),
                 "SULINA_TIER": outputs["lakeUrl"],
+                "SULINA_CATALOG": "glue:",
+                "SULINA_DATABASE": outputs["glueDatabase"],
             },
             containers,
             endpoints,
