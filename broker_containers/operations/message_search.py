@@ -55,6 +55,7 @@ _ADDED: Final = frozenset(
         "x-original-producer-id",
         "x-original-broker-addr",
         "x-original-topic-offset",
+        "x-original-publish-time",
         "x-poison-policy",
         "x-delivery-attempt",
         "x-failure-reason",

@@ -192,7 +192,7 @@ def _expiry(messages: Sequence[NewMessage], time_us: int) -> int | None:
     if len(named) > 1:
         raise Refused("messages of one request expire together: send the others separately")
     (expires_ms,) = named
-    return expiry_time(expires_ms / 1000, time_us) if expires_ms else None
+    return None if expires_ms is None else expiry_time(expires_ms / 1000, time_us)
 
 
 def _schema(message: NewMessage) -> tuple[int, int]:

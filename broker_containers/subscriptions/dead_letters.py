@@ -43,7 +43,7 @@ def dead_letter_frame(
         "x-original-topic": topic,
         "x-original-subscription": subscription,
         "x-original-broker-addr": broker_id,
-        "x-poison-policy": "dead_letter",
+        **({} if letter.expired else {"x-poison-policy": "dead_letter"}),
         "x-delivery-attempt": str(letter.attempt),
         "x-failure-reason": letter.reason,
     }

@@ -66,7 +66,7 @@ class Subscription:
             limits=limits,
             max_unacked=record.max_unacked,
         )
-        self.dirty = False
+        self.dirty = position != cursor.position
         """The cursor changed since it was last stored."""
         self._clock = clock
         self._send_dead_letter = send_dead_letter
@@ -267,8 +267,8 @@ class Subscription:
 
     @property
     def backlog(self) -> int:
-        """Records published and not acknowledged (upper bound)."""
-        return max(self.source.log.end - self.position, 0)
+        """Records that are there and not acknowledged (upper bound)."""
+        return max(self.source.log.end - max(self.position, self.source.log.start), 0)
 
     def cursor(self, now_us: int) -> CursorRecord:
         """The cursor to store."""

@@ -199,7 +199,9 @@ class Retention:
 
     def kept_us(self, refs: Sequence[LedgerRef]) -> int:
         """How long the data of ledgers is kept after they are removed."""
-        return int(self._grace(all(ref.tiered is not None for ref in refs)) * 1e6)
+        in_objects = all(ref.tiered is not None for ref in refs)
+        tables = self._tables() if in_objects else 0.0
+        return int(max(self._grace(in_objects), tables) * 1e6)
 
     def deletions(self, log: ManagedLedger, shown: Iterable[Fate]) -> list[int | None]:
         """When the data of each ledger is deleted: never before that of older ones."""

@@ -59,7 +59,7 @@ class Topic:
     ) -> None:
         self.name = name
         self.delivery = delivery
-        self.policy = policy
+        self._policy = policy
         self.log = log
         self.tail = tail
         self.counters = TopicCounters()
@@ -77,6 +77,21 @@ class Topic:
         self._under_way: dict[tuple[int, int], _Publishing] = {}
         self._waking = False
         self._repairing = asyncio.Lock()
+
+    @property
+    def policy(self) -> Policy:
+        """The limits in force. With another limit of the backlog, producers are refused only once
+        that is found exceeded."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        before, self._policy = self._policy, policy
+        if (policy.backlog_bytes, policy.backlog_drop_oldest) != (
+            before.backlog_bytes,
+            before.backlog_drop_oldest,
+        ):
+            self.full = ""
 
     # ---- producers ----
 

@@ -101,6 +101,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
         payloadSchema=arguments.payload_schema,
         registry=arguments.registry,
         subject=arguments.subject,
+        token=arguments.token if arguments.registry else "",
         version=arguments.schema_version,
     )
     records.createOrReplaceTempView("records")

@@ -90,6 +90,8 @@ class PayloadOptions:
     version: int = 0
     """The version whose columns to read; 0 for those of all."""
     fail: bool = True
+    token: str = field(default="", repr=False)
+    """For the registry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +298,8 @@ class _OptionReader:
         version = self.count("version", 0)
         if version and not registry:
             raise Refused("version needs the option registry, which knows the versions")
-        return PayloadOptions(format_, schema, registry, subject, version, bad == "fail")
+        token = self.text("token") if registry else ""
+        return PayloadOptions(format_, schema, registry, subject, version, bad == "fail", token)
 
 
 def _is_pattern(text: str) -> bool:

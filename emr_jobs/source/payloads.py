@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from emr_jobs.source.options import PayloadOptions, TopicPatterns
-from emr_jobs.source.registry import fetch_versions
+from emr_jobs.source.registry import Registry, fetch_versions
 from emr_jobs.source.value_types import struct_of
 from sulina.errors import Refused
 from sulina.lake.schema import OFFSET
@@ -86,7 +86,9 @@ def make_decoder(payload: PayloadOptions, topics: TopicPatterns) -> Decoder | No
     if not payload.format and not payload.registry:
         return None
     if payload.registry:
-        versions = fetch_versions(payload.registry, payload.subject, topics)
+        versions = fetch_versions(
+            Registry(payload.registry, payload.token), payload.subject, topics
+        )
         wanted = _TYPES.get(payload.format)
         if wanted and versions[-1].type != wanted:
             raise Refused(

@@ -6,6 +6,8 @@ import base64
 import json
 import urllib.error
 import urllib.request
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -17,25 +19,56 @@ _SECONDS: Final = 20.0
 _MAX_BYTES: Final = 64 << 20
 
 
-def fetch_versions(url: str, subject: str, topics: TopicPatterns) -> tuple[SchemaVersion, ...]:
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A broker's HTTP address, and the token for it if it asks for one."""
+
+    url: str
+    token: str = field(default="", repr=False)
+
+    def get(self, path: str) -> Any:
+        """The answer to a request. Raises ``Refused``, ``NotFound`` or ``Unavailable``."""
+        url = f"{self.url}/api/v1/{path}"
+        try:
+            request = urllib.request.Request(url)
+            if self.token:
+                request.add_unredirected_header("Authorization", f"Bearer {self.token}")
+            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+                return json.loads(answer.read(_MAX_BYTES))
+        except urllib.error.HTTPError as error:
+            text = error.read(2000).decode(errors="replace").strip()
+            kind = NotFound if error.code == HTTPStatus.NOT_FOUND else Refused
+            remedy = ""
+            if error.code == HTTPStatus.UNAUTHORIZED:
+                remedy = "; the option token, or --token of a job, is sent to it"
+            raise kind(f"the registry answered {error.code} to {url}: {text}{remedy}") from None
+        except (OSError, ValueError) as error:
+            raise Unavailable(
+                f"the schema registry at {url} is unavailable: {error}. The option registry must "
+                "be a broker's HTTP URL such as http://broker:8080"
+            ) from None
+
+
+def fetch_versions(
+    registry: Registry, subject: str, topics: TopicPatterns
+) -> tuple[SchemaVersion, ...]:
     """All versions of ``subject``, or if it is empty of the topic's subject; the newest last.
 
     Raises ``Refused``, ``NotFound`` or ``Unavailable``.
     """
     if not subject:
-        subject = _subject_of(url, topics)
-    path = f"{url}/api/v1/schemas/{quote(subject, safe='')}"
-    numbers = sorted(int(each["version"]) for each in _get(f"{path}/versions"))
-    return tuple(_version(_get(f"{path}?version={number}")) for number in numbers)
+        subject = _subject_of(registry, topics)
+    path = f"schemas/{quote(subject, safe='')}"
+    numbers = sorted(int(each["version"]) for each in registry.get(f"{path}/versions"))
+    return tuple(_version(registry.get(f"{path}?version={number}")) for number in numbers)
 
 
-def _subject_of(url: str, topics: TopicPatterns) -> str:
+def _subject_of(registry: Registry, topics: TopicPatterns) -> str:
     names = topics.exact
     if names is None:
         raise Refused("with a pattern of topics, set the schema's subject with the option subject")
     found = {
-        _get(f"{url}/api/v1/topics/{name.namespace}/{name.local}/schema")["subject"]
-        for name in names
+        registry.get(f"topics/{name.namespace}/{name.local}/schema")["subject"] for name in names
     }
     if len(found) != 1 or None in found:
         raise Refused(
@@ -65,18 +98,3 @@ def _bytes(found: dict[str, Any], name: str) -> bytes | None:
         return str(found[name]).encode()
     encoded = found.get(f"{name}_base64")
     return None if encoded is None else base64.b64decode(encoded)
-
-
-def _get(url: str) -> Any:
-    try:
-        with urllib.request.urlopen(url, timeout=_SECONDS) as answer:
-            return json.loads(answer.read(_MAX_BYTES))
-    except urllib.error.HTTPError as error:
-        text = error.read(2000).decode(errors="replace")
-        kind = NotFound if error.code == 404 else Refused
-        raise kind(f"the registry answered {error.code} to {url}: {text}") from None
-    except (OSError, ValueError) as error:
-        raise Unavailable(
-            f"the schema registry at {url} is unavailable: {error}. The option registry must be "
-            "a broker's HTTP URL such as http://broker:8080"
-        ) from None

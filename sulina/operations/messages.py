@@ -33,8 +33,8 @@ class NewMessage:
     schema_id: Annotated[Count, OMITTED] = 0
     schema_version: Annotated[Count, OMITTED] = 0
     expires_ms: Annotated[
-        Count, OMITTED, "No subscription delivers it once this time has passed; 0: no limit."
-    ] = 0
+        int | None, Between(1), OMITTED, "No subscription delivers it once this time has passed."
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,6 +217,10 @@ async def test_expired_records_become_dead_letters_if_the_policy_says_so(
         found = await take(consumer, 3)
     assert bodies(found) == numbered(3), "they do not expire there at once"
     assert {message.attributes["x-failure-reason"] for message in found} == {"expired"}
+    assert "x-poison-policy" not in found[0].attributes, "none decided"
+    assert (await client.admin.messages.replay("/default/dead")).replayed == 3
+    async with client.consumer(TOPIC, "look", start=Start.earliest()) as consumer:
+        assert not {*(await take(consumer, 3))[0].attributes}, "nothing of a dead letter stays"
 
 
 async def test_a_topic_that_stores_nothing_lets_records_expire_too(

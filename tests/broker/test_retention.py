@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.retention_plan import expired, fates
 from sulina import Client, Refused, Start
 from sulina.errors import Retriable
-from sulina.metadata.keys import last_use
-from sulina.metadata.keys.ledger_list import LedgerList, LedgerRef, LedgerState
+from sulina.metadata.keys import cursors, last_use
+from sulina.metadata.keys.ledger_list import LedgerList, LedgerRef, LedgerState, TieredRef
 from sulina.metadata.keys.policy import Policy
 from sulina.names import TopicName
 from sulina.runtime.memory_disk import MemoryDisk
@@ -111,6 +112,37 @@ async def test_a_restart_keeps_what_can_be_restored() -> None:
         assert await read_all(client, TOPIC) == [*numbered(60), b"more"]
 
 
+async def test_what_was_removed_is_no_backlog_unless_it_is_restored() -> None:
+    disk, clock = MemoryDisk(), MovedClock()
+    cluster = MovedCluster(disk, clock=clock, settings=SETTINGS)
+
+    async def backlog(client: Client) -> int:
+        return (await client.admin.subscriptions.describe(TOPIC, "s")).backlog
+
+    async with cluster, cluster.client() as client:
+        await client.admin.topics.create(TOPIC)
+        await client.admin.subscriptions.create(TOPIC, "s", start=Start.earliest())
+        await publish(client, TOPIC, numbered(60))
+        await set_policy(client, retention_ms=HOUR * 1000)
+        cluster.move(1.1)
+        await apply(cluster)
+        assert await backlog(client) == 0
+        await set_policy(client, retention_ms=0)
+        await client.admin.topics.undo_retention(TOPIC)
+        assert await backlog(client) == 60
+        await set_policy(client, retention_ms=HOUR * 1000)
+        await apply(cluster)
+    cluster = MovedCluster(disk, metadata=cluster.metadata, clock=clock, settings=SETTINGS)
+    async with cluster, cluster.client() as client:
+        assert await backlog(client) == 0
+
+        async def stored() -> bool:
+            found = await cursors.get(cluster.broker.store, TopicName.parse(TOPIC), "s")
+            return found is not None and found.position == 60
+
+        await eventually(stored)
+
+
 async def test_a_preview_shows_what_another_policy_would_do_and_changes_nothing(
     cluster: MovedCluster, client: Client
 ) -> None:
@@ -140,8 +172,8 @@ async def test_a_backlog_beyond_its_limit_refuses_producers_or_loses_its_oldest(
         with pytest.raises(Exception, match="bytes behind"):
             await (await producer.send(b"too much"))
     await set_policy(client, backlog_drop_oldest=True)
+    await publish(client, TOPIC, [b"there is room"])  # at once, not in the next round
     await apply(cluster)
-    await publish(client, TOPIC, [b"there is room"])
     log = log_in(cluster)
     assert 0 < log.start < 60 and sum(ref.bytes for ref in log.refs) < 5000
     with pytest.raises(Refused, match="first raise backlog_bytes above"):
@@ -278,6 +310,18 @@ async def test_limits_that_contradict_each_other_are_refused(
         await client.admin("namespace.policy", {"namespace": "default", first[0]: first[1]})
         with pytest.raises(Refused, match=problem):
             await set_policy(client, **dict(others))
+
+
+async def test_the_preview_counts_the_time_that_tables_have_to_drop_an_object(
+    cluster: MovedCluster,
+) -> None:
+    broker = cluster.broker
+    broker.tiering.settings = replace(broker.tiering.settings, grace_seconds=2, tables_seconds=7)
+    hot = ledger(1, 0, 9, 100, 0)
+    cold = replace(hot, tiered=TieredRef(100, "digest"))
+    broker.settings = replace(broker.settings, tier=broker.tiering.settings)
+    assert broker.retention.kept_us([cold]) == 7_000_000
+    assert broker.retention.kept_us([hot]) == 2 * HOUR * 1_000_000
 
 
 def ledger(number: int, first: int, last: int, size: int, age_us: int) -> LedgerRef:

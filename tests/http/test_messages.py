@@ -77,6 +77,11 @@ async def test_messages_expire_by_a_header_or_a_field(
     beside = {"messages": [{"payload": "x"}], "expires_ms": 1}
     answer = await http("POST", messages(topic), beside, headers=SEVERAL)
     assert "goes into each one" in answer.problem(400, "refused")
+    answer = await http("POST", messages(topic), data=b"x", headers={"Sulina-Expires-Ms": "0"})
+    assert "Sulina-Expires-Ms must be a whole number from 1 " in answer.problem(400, "refused")
+    listed = {"messages": [{"payload": "x", "expires_ms": 0}]}
+    answer = await http("POST", messages(topic), listed, headers=SEVERAL)
+    assert "expires_ms must be a whole number from 1 " in answer.problem(400, "refused")
     await http.ok("POST", messages(topic), data=b"long", headers={"Sulina-Expires-Ms": "3600000"})
     async with (
         sulina.connect(url) as client,

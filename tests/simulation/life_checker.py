@@ -45,6 +45,8 @@ class LifeChecker(TierChecker):
         )
         """How often something happened, to see that the run was worth it."""
         self._gone: set[int] = set()
+        self._left_hot: set[int] = set()
+        """Ledgers that had no object when they were removed; they may have become one since."""
         self._sent: dict[tuple[int, int], bytes] = {}
         self._known: dict[int, int] = {}
         self._model_of = {id(model): self.lives[topic] for topic, model in self.topics.items()}
@@ -107,6 +109,8 @@ class LifeChecker(TierChecker):
             if ref.id not in hidden and (trimmed or ref.id in hidden_now):
                 self.counts["removed"] += 1
                 self._may_leave(topic, ref, before.ledgers[at:])
+                if ref.tiered is None:
+                    self._left_hot.add(ref.id)
             if trimmed:
                 self.counts["deleted"] += 1
                 self._was_kept(topic, ref, before, at)
@@ -114,6 +118,7 @@ class LifeChecker(TierChecker):
             if ref.id in hidden:
                 self.counts["restored"] += 1
                 self._is_restored(topic, ref)
+                self._left_hot.discard(ref.id)
         visible = now.visible
         if visible:
             life.highest_start = max(life.highest_start, visible[0].first_offset)
@@ -150,7 +155,7 @@ class LifeChecker(TierChecker):
 
     def _was_kept(self, topic: TopicName, ref: LedgerRef, before: LedgerList, at: int) -> None:
         """What leaves the list was kept for its time."""
-        grace_us = self.grace[ref.tiered is not None] * 1e6
+        grace_us = self.grace[ref.id not in self._left_hot] * 1e6
         for removal in before.removed:
             if at < removal.ledgers:
                 if removal.until_us > self.latest() or removal.until_us < removal.since_us:

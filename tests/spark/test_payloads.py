@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -182,6 +183,27 @@ def test_the_subject_of_a_topic_is_found_by_its_binding(
     asyncio.run(bind())
     lake.add("/default/spark-bound", 2)
     found = values(lake, "/default/spark-bound", registry=shared_sulina_process.http_url)
+    assert [each["id"] for each in found] == [0, 1]
+
+
+def test_a_registry_that_asks_for_a_token_gets_the_one_of_the_read(
+    lake: LakeFolder, tmp_path: Path
+) -> None:
+    token = tmp_path / "root.token"
+    with SulinaProcess(tmp_path / "data", "--auth", str(token)) as secured:
+
+        async def prepare() -> None:
+            async with sulina.connect(secured.url, token=token.read_text().strip()) as client:
+                await client.admin.schemas.register(
+                    "orders", type="json_schema", definition=json.dumps(JSON)
+                )
+
+        asyncio.run(prepare())
+        lake.add("/default/orders", 2)
+        options = {"registry": secured.http_url, "subject": "orders"}
+        with pytest.raises(Refused, match="answered 401.*the option token"):
+            values(lake, **options)
+        found = values(lake, token=token.read_text().strip(), **options)
     assert [each["id"] for each in found] == [0, 1]
 
 

@@ -48,8 +48,15 @@ async def test_what_a_condition_finds_is_erased_and_what_it_cannot_judge_is_coun
     assert done.erased == 3
     assert (await find(where)).messages == 0
     assert (await find("value.key >= 0")).messages == 19
-    with pytest.raises(Refused, match="no_such_column"):
-        await find("no_such_column = 1")
+    for no_condition, reason in (
+        ("no_such_column = 1", r'"no_such_column" not found.*; it can use .*offset.*customer'),
+        ("customer = ", "syntax error"),
+        ("value.key", "of type int64, not true or false"),
+        ("true), (false", "several"),
+    ):
+        with pytest.raises(Refused, match=f"^--where is no condition: .*{reason}") as refused:
+            await find(no_condition)
+        assert "\n" not in str(refused.value)
 
 
 def test_requests_have_as_many_ranges_as_they_may() -> None:

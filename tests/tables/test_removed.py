@@ -66,7 +66,12 @@ async def test_removed_objects_leave_the_table_first_and_come_back_once(tmp_path
         await broker.retention.apply(topic)
         assert len(list(lake.rglob("0*.parquet"))) == 3
         assert offsets() == [2]
+        await client.admin.topics.policy(str(TOPIC), retention_bytes=None)
+        await client.admin.topics.undo_retention(str(TOPIC))
         broker.tiering.settings = replace(broker.tiering.settings, tables_seconds=0.001)
+        await client.admin.topics.policy(str(TOPIC), retention_bytes=1)
+        assert await broker.retention.apply(topic) == 2
+        await asyncio.sleep(0.01)
         await broker.retention.apply(topic)
         assert len(list(lake.rglob("0*.parquet"))) == 1
         assert offsets() == [2]

@@ -40,6 +40,7 @@ _MOVE_SECONDS: Final = 5.0
 """How long to wait for the new owner of a topic that is moving."""
 _MOVE_PAUSE: Final = 0.05
 _WHOLE: Final = WholeForm(Between())
+_SPAN: Final = WholeForm(Between(1))
 _ATTRIBUTES: Final = form_of(Mapping[str, str])
 _LIST: Final = MessageOperations.publish.arguments["messages"].described.form
 
@@ -96,7 +97,7 @@ class HttpPublishing:
             for header, value in headers.items()
             if header.lower().startswith(ATTRIBUTE_HEADER.lower())
         }
-        key = headers.get(KEY_HEADER)
+        key, expires = headers.get(KEY_HEADER), headers.get(EXPIRES_HEADER)
         message = NewMessage(
             body,
             # A key that is not UTF-8 was read as surrogates, and becomes the bytes it was.
@@ -104,7 +105,7 @@ class HttpPublishing:
             _ATTRIBUTES.decode(attributes, "attributes"),
             _WHOLE.parse(headers.get(SCHEMA_HEADER, "0"), SCHEMA_HEADER),
             _WHOLE.parse(headers.get(VERSION_HEADER, "0"), VERSION_HEADER),
-            _WHOLE.parse(headers.get(EXPIRES_HEADER, "0"), EXPIRES_HEADER),
+            None if expires is None else _SPAN.parse(expires, EXPIRES_HEADER),
         )
         return (await self._send(name, [_traced(message)]))[0]
 

@@ -61,7 +61,7 @@ class Found:
 def search(session: SqlSession, topic: TopicName, where: str, *, unjudged_too: bool) -> Found:
     """Read a whole topic; with ``unjudged_too``, what can't be judged is found as well.
 
-    Blocks. Raises ``Refused`` with DuckDB's reason for a condition that is none.
+    Blocks. Raises ``Refused`` with the reason for a condition that is none.
     """
     table = quoted([str(topic)])
     schema = next(iter(session.run(f"SELECT * FROM {table} LIMIT 0"))).schema
@@ -76,6 +76,7 @@ def search(session: SqlSession, topic: TopicName, where: str, *, unjudged_too: b
         # An empty payload has nothing to judge: a tombstone, or erased before.
         unjudged = f"{VALUE} IS NULL AND octet_length({PAYLOAD}) > 0"
     rows = f"SELECT {', '.join(['*', *typed])} FROM {table}"
+    _check(session, where, rows)
     query = (
         f'SELECT {PARTITION}, "{OFFSET}", {_FOUND}, {_UNJUDGED} FROM ('
         f'SELECT {PARTITION}, "{OFFSET}", coalesce((\n{where}\n), false) AS {_FOUND}, '
@@ -86,6 +87,28 @@ def search(session: SqlSession, topic: TopicName, where: str, *, unjudged_too: b
     for batch in session.run(query):
         _add(found, batch, unjudged_too)
     return found
+
+
+def _check(session: SqlSession, where: str, rows: str) -> None:
+    """Raises ``Refused`` unless ``where`` is a condition, in one sentence: DuckDB's reason has
+    lines of a query that nobody wrote, and DuckDB takes numbers for conditions."""
+    query = f'SELECT {PARTITION}, "{OFFSET}", (\n{where}\n) AS {_FOUND} FROM ({rows}) LIMIT 0'
+    try:
+        *others, found = next(iter(session.run(query))).schema
+    except Refused as error:
+        names = next(iter(session.run(f"{rows} LIMIT 0"))).schema.names
+        reason = str(error).partition("\n")[0].partition(" Error: ")
+        raise Refused(
+            f"--where is no condition: {(reason[2] or reason[0]).rstrip('!.')}; it can use the "
+            f"columns {', '.join(names)}"
+        ) from None
+    if len(others) != len((PARTITION, OFFSET)):
+        raise Refused("--where is no condition: it is several, so join them with AND or OR")
+    if not pa.types.is_boolean(found.type):
+        raise Refused(
+            f"--where is no condition: it is of type {found.type}, not true or false; compare it "
+            "with something, as in customer = 'Ann'"
+        )
 
 
 def _add(found: Found, batch: pa.RecordBatch, unjudged_too: bool) -> None:
