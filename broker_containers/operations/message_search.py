@@ -99,10 +99,10 @@ class MessageSearchHandlers:
         )
         if newest_first:
             following = await self._backwards(found, first, end, search)
-            at_end = following <= first
+            at_end, done = following <= first, (following, end)
         else:
             following = await self._forwards(found, first, end, search)
-            at_end = following >= end
+            at_end, done = following >= end, (first, following)
         quotas = self._broker.quotas
         await quotas.pace(
             Direction.DISPATCH,
@@ -115,7 +115,7 @@ class MessageSearchHandlers:
             messages=tuple(await self._shown(search.taken)),
             next_offset=max(following, 0),
             at_end=at_end,
-            scanned=search.scanned,
+            scanned=search.looked_at(*done),
             start_offset=found.log.start,
             end_offset=found.log.end,
         )
@@ -137,11 +137,12 @@ class MessageSearchHandlers:
         """Reads windows forwards, each one before the last, as frames can only be read so."""
         high, window = end, search.limit if search.everything else _WINDOW
         while high > first and not search.full:
-            low, before = max(first, high - window), (search.opened, search.scanned)
+            low, before = max(first, high - window), search.opened
             matches = await self._window(found, low, high, search)
             if matches is None:  # its messages are large
                 window = max(window // 16, 1)
-                search.opened, search.scanned = before
+                search.opened = before
+                search.forget(high)
                 continue
             for message in reversed(matches):
                 if not search.take(message):
@@ -240,7 +241,8 @@ class _Search:
         self.limit = limit
         self._room = room
         self.everything = not key and not text
-        self.scanned = 0
+        self._ranges: list[tuple[int, int]] = []
+        """Offsets of the messages that were looked at."""
         self.opened = 0
         """Bytes that were decompressed."""
         self.taken: list[FoundMessage] = []
@@ -249,6 +251,19 @@ class _Search:
     @property
     def full(self) -> bool:
         return self._no_room or self.opened >= _MOST_SCANNED
+
+    def _add(self, low: int, high: int) -> None:
+        if self._ranges and self._ranges[-1][1] == low:
+            low = self._ranges.pop()[0]
+        self._ranges.append((low, high))
+
+    def forget(self, end: int) -> None:
+        """Messages below ``end`` will be looked at again."""
+        self._ranges = [each for each in self._ranges if each[0] >= end]
+
+    def looked_at(self, first: int, end: int) -> int:
+        """Messages from ``first`` to ``end``; the next page looks at the others again."""
+        return sum(max(min(high, end) - max(low, first), 0) for low, high in self._ranges)
 
     def scan(
         self, frames: Sequence[CachedFrame], at: int, end: int
@@ -265,7 +280,7 @@ class _Search:
             opened = Frame(frame.data)
             self.opened += frame.header.raw_length
             low, high = max(at - frame.base, 0), min(end - frame.base, opened.count)
-            self.scanned += high - low
+            self._add(frame.base + low, frame.base + high)
             if self.everything or self._possible(opened):
                 matches += [
                     _found(opened, index)

@@ -83,23 +83,23 @@ async def test_a_search_ends_after_a_bounded_amount_and_continues(
     monkeypatch.setattr(message_search, "_READ_BYTES", 1_000)
     monkeypatch.setattr(message_search, "_WINDOW", 500)
     seen: list[int] = []
-    at, calls = None, 0
+    at, calls, scanned = None, 0, 0
     while True:
         found = (
             await client.admin.messages.search(
-                TOPIC, key="customer-7", newest_first=True, before=at
+                TOPIC, key="customer-7", newest_first=True, before=at, limit=4
             )
             if backwards
             else await client.admin.messages.search(
-                TOPIC, key="customer-7", start=sulina.Start.offset(at or 0)
+                TOPIC, key="customer-7", start=sulina.Start.offset(at or 0), limit=4
             )
         )
         seen += offsets(found)
-        at, calls = found.next_offset, calls + 1
+        at, calls, scanned = found.next_offset, calls + 1, scanned + found.scanned
         if found.at_end:
             break
     assert sorted(seen) == list(range(7, 3000, 100)) and len(set(seen)) == len(seen)
-    assert calls > 1
+    assert calls > 1 and scanned == 3001  # each message is counted once
 
 
 async def test_avro_payloads_are_shown_as_json(client: sulina.Client) -> None:
