@@ -67,7 +67,7 @@ async def storage_on(
     await nodes.ready_within(_STORAGE_NODES_SECONDS, quorum.ack_quorum, who)
     return LedgerStorage(
         QuorumLedgers(nodes, store, clock, quorum, near=nodes.near),
-        storage_nodes_check(nodes, quorum),
+        storage_nodes_check(nodes, quorum, nodes.unhealthy),
         storage_metrics.of_nodes(nodes, quorum),
         RemoteTier(nodes, store, clock),
         nodes=nodes,
@@ -120,7 +120,7 @@ async def open_broker(
     """
     broker, addresses = services.broker, services.addresses
     services.operations.serve(
-        StorageHandlers(broker.store, storage.nodes, storage.quorum, storage.folder)
+        StorageHandlers(broker.store, broker.clock, storage.nodes, storage.quorum, storage.folder)
     )
     async with AsyncExitStack() as stack:
         watch = await stack.enter_async_context(MachineWatch(broker.clock, doors.certificates))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -39,8 +40,10 @@ class OverviewHandlers:
 
     @handles(OverviewOperations.show)
     async def show(self) -> Overview:
-        own = await self._own()
-        answers = await self._operations.of_others(OverviewOperations.show, {}, self._broker.clock)
+        clock = self._broker.clock
+        own, answers = await asyncio.gather(
+            self._own(), self._operations.of_others(OverviewOperations.show, {}, clock)
+        )
         brokers = [own, *(each for answer in answers for each in answer.brokers)]
         answered = {each.broker for each in brokers}
         return Overview(
@@ -57,12 +60,7 @@ class OverviewHandlers:
         answers = await self._operations.of_others(
             OverviewOperations.history, {}, self._broker.clock
         )
-        intervals: dict[int, dict[int, TrafficSample]] = {}
-        for broker, samples in enumerate((self._sampler.history, *answers)):
-            for sample in samples:
-                # One per broker: a late sample may be in the same interval as the next one.
-                intervals.setdefault(sample.wall_us // _INTERVAL_US, {})[broker] = sample
-        return tuple(_total(intervals[key].values()) for key in sorted(intervals))
+        return added_up([self._sampler.history, *answers])
 
     @handles(OverviewOperations.attention)
     async def attention(self, *, limit: int = 100) -> tuple[SubscriptionConcern, ...]:
@@ -98,6 +96,22 @@ class OverviewHandlers:
             parts={} if self.parts is None else await self.parts(),
             busiest=self._sampler.busiest(),
         )
+
+
+def added_up(histories: Iterable[Iterable[TrafficSample]]) -> tuple[TrafficSample, ...]:
+    """All brokers together, interval by interval.
+
+    The newest interval is left out while it lacks a broker, which would look like a drop.
+    """
+    intervals: dict[int, dict[int, TrafficSample]] = {}
+    for broker, samples in enumerate(histories):
+        for sample in samples:
+            # One per broker: a late sample may be in the same interval as the next one.
+            intervals.setdefault(sample.wall_us // _INTERVAL_US, {})[broker] = sample
+    found = [intervals[key] for key in sorted(intervals)]
+    if len(found) > 1 and len(found[-1]) < len(found[-2]):
+        found.pop()
+    return tuple(_total(each.values()) for each in found)
 
 
 def _tier(broker: Broker) -> TierState | None:

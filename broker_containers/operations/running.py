@@ -37,7 +37,8 @@ _log = logging.getLogger(__name__)
 
 _HANDLES: Final = "__handles__"
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
-_OTHERS_SECONDS: Final = 2.0
+_OTHERS_SECONDS: Final = 3.0
+"""More than brokers wait for their own parts, so that one without metadata is not left out."""
 _FOR_BROKER: Final[ContextVar[bool]] = ContextVar("for_broker", default=False)
 """Whether an operation runs for another broker, which adds up what several answer."""
 
@@ -212,7 +213,7 @@ class Operations:
     ) -> list[R]:
         """What the other brokers answer to the same operation; none to a broker that asks.
 
-        A broker that fails, or takes more than two seconds, is left out.
+        A broker that fails, or takes more than three seconds, is left out.
         """
         router = self._router
         if router is None or _FOR_BROKER.get():

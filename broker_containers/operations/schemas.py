@@ -10,7 +10,7 @@ from dataclasses import asdict
 from broker_containers.operations.running import handles
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.values import Registered, Remarks, Schema
-from broker_containers.security.access import ACTING, ANYONE, Access, Need, of_topic
+from broker_containers.security.access import ACTING, Access, Need, author, of_topic
 from broker_containers.security.errors import Denied
 from sulina.errors import Refused
 from sulina.metadata.keys.schemas import (
@@ -82,17 +82,6 @@ class VisibleSubjects:
             for key, record in self._bound.items.items()
             if subject in (None, record.subject) and access.allows(of_topic(None, bound_topic(key)))
         }
-
-
-def author(claimed: str) -> str:
-    """Whom to record for a new version: the caller, whatever name it gives.
-
-    Only the root token, and callers without authentication, may name somebody.
-    """
-    access = ACTING.get()
-    if access is ANYONE:
-        return claimed
-    return claimed or access.principal if access.is_root else access.principal
 
 
 class SchemaHandlers:

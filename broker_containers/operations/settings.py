@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_containers.operations.running import handles
+from broker_containers.security.access import author
 from broker_containers.settable import SettingScope
 from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
@@ -45,11 +46,11 @@ class SettingHandlers:
 
     @handles(ConfigOperations.set)
     async def set(self, name: str, value: Any, *, broker: str = "", by: str = "") -> SettingChange:
-        return await self._config.set(name, value, broker=broker, by=by)
+        return await self._config.set(name, value, broker=broker, by=author(by))
 
     @handles(ConfigOperations.unset)
     async def unset(self, name: str, *, broker: str = "", by: str = "") -> SettingChange:
-        return await self._config.unset(name, broker=broker, by=by)
+        return await self._config.unset(name, broker=broker, by=author(by))
 
     @handles(ConfigOperations.history)
     async def history(self, *, limit: int = 100) -> tuple[PastChange, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Final, Protocol
 
 from broker_containers.operations.running import handles
 from storage_grpc.quorum.settings import QuorumSettings
-from sulina.errors import Refused
+from sulina.errors import Refused, Retriable
 from sulina.metadata.keys import ledger_metadata, record
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata, LedgerPhase
 from sulina.metadata.store import MetadataStore
@@ -21,9 +22,13 @@ from sulina.operations.storage import (
     StorageNodeRow,
     StorageOperations,
 )
+from sulina.runtime.deadline import within
+from sulina.runtime.seam import Clock
 
 _MOST_LEDGERS: Final = 5_000
 _LEAF: Final = "/metadata"
+_SECONDS: Final = 2.0
+"""How long ``show`` waits for the metadata."""
 
 
 class StorageNodes(Protocol):
@@ -44,11 +49,13 @@ class StorageHandlers:
     def __init__(
         self,
         store: MetadataStore,
+        clock: Clock,
         nodes: StorageNodes | None,
         quorum: QuorumSettings | None,
         folder: Path | None,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._nodes = nodes
         self._quorum = quorum
         self._folder = folder
@@ -56,18 +63,31 @@ class StorageHandlers:
     @handles(StorageOperations.show)
     async def show(self) -> StorageDetails:
         space = None if self._folder is None else shutil.disk_usage(self._folder)
-        found = await self.ledgers()
+        (found, trouble), rows = await asyncio.gather(self._doubts(), self._rows())
         return StorageDetails(
             embedded=self._nodes is None,
             disk_bytes=None if space is None else space.total,
             disk_free_bytes=None if space is None else space.free,
             write_quorum=1 if self._quorum is None else self._quorum.write_quorum,
             ack_quorum=1 if self._quorum is None else self._quorum.ack_quorum,
-            nodes=() if self._nodes is None else tuple(await self._nodes.rows()),
+            nodes=tuple(rows),
             ledgers_checked=found.ledgers_checked,
             in_doubt=found.in_doubt,
             next_ledger=found.next_ledger,
+            trouble=trouble,
         )
+
+    async def _rows(self) -> Sequence[StorageNodeRow]:
+        return () if self._nodes is None else await self._nodes.rows()
+
+    async def _doubts(self) -> tuple[LedgersChecked, str]:
+        """Also why there are none: without the metadata, nodes are shown all the same."""
+        try:
+            return await within(self._clock, _SECONDS, self.ledgers()), ""
+        except (Retriable, TimeoutError):
+            return LedgersChecked(0, (), None), (
+                "the metadata store does not answer: check that etcd runs, and your network"
+            )
 
     @handles(StorageOperations.ledgers)
     async def ledgers(self, *, after: str = "") -> LedgersChecked:

@@ -19,6 +19,7 @@ from broker_containers.operations.running import Operations, handles
 from broker_containers.security.access import ACTING, Need
 from broker_containers.topic_log.managed_ledger import ManagedLedger
 from broker_containers.topics.topic import Topic
+from sulina.errors import Retriable
 from sulina.metadata.keys import ledgers, topics
 from sulina.model import EVERYTHING, Delivery
 from sulina.names import TopicName
@@ -28,8 +29,11 @@ from sulina.operations.topics import (
     TopicPage,
     TopicSummary,
 )
+from sulina.runtime.deadline import within
 
 _MOST_ASKED: Final = 2_000
+_SECONDS: Final = 2.0
+"""How long the page waits for the metadata."""
 _NUMBERS: Final[dict[TopicOrder, Callable[[Topic, SeenTopic], float]]] = {
     TopicOrder.RECORDS: lambda topic, seen: topic.log.end - topic.log.start,
     TopicOrder.RECORDS_IN: lambda topic, seen: seen.rates[0],
@@ -90,7 +94,7 @@ class TopicSearchHandlers:
             closed = sorted(visible - rows.keys() - groups.keys())
             ranked = [row.topic for row in opened]
             page = ([*ranked, *closed] if descending else [*closed, *ranked])[skip : skip + limit]
-        found = await asyncio.gather(*(self._complete(name, rows.get(name)) for name in page))
+        found = await asyncio.gather(*(self._known(name, rows.get(name)) for name in page))
         return TopicPage(tuple(row for row in found if row is not None), len(visible))
 
     def _opened(self, names: Collection[str]) -> dict[str, list[Topic]]:
@@ -145,6 +149,13 @@ class TopicSearchHandlers:
             producers=len(topic.producers),
             consumers=topic.consumer_count,
         )
+
+    async def _known(self, name: str, row: TopicSummary | None) -> TopicSummary | None:
+        """Without the metadata, what brokers know of a topic is better than no page."""
+        try:
+            return await within(self._broker.clock, _SECONDS, self._complete(name, row))
+        except (Retriable, TimeoutError):
+            return _closed(name, Delivery.RELIABLE) if row is None else row
 
     async def _complete(self, name: str, row: TopicSummary | None) -> TopicSummary | None:
         """With what only the metadata knows; None if the topic was deleted meanwhile."""

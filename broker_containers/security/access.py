@@ -236,3 +236,14 @@ def _covers(rule: Grant, action: Action, need: Need, *, looking: bool = False) -
     # Only names that partitions have: -part-007 is a topic of its own.
     found = _PARTITION.fullmatch(need.scope.removeprefix(scope))
     return found is not None and int(found[1]) < MAX_PARTITIONS
+
+
+def author(claimed: str) -> str:
+    """Whom to record for a change: the caller, whatever name it gives.
+
+    Only the root token, and callers without authentication, may name somebody.
+    """
+    access = ACTING.get()
+    if access is ANYONE:
+        return claimed
+    return claimed or access.principal if access.is_root else access.principal

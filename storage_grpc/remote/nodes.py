@@ -104,6 +104,10 @@ class RemoteNodes:
             f"{monitor.name}: {monitor.why}" for monitor in self._monitors if not monitor.healthy
         )
 
+    def unhealthy(self) -> list[str]:
+        """The names of the nodes that are not healthy."""
+        return [monitor.name for monitor in self._monitors if not monitor.healthy]
+
     def get(self, member: str) -> RemoteNode | None:
         """See ``Nodes.get``."""
         for monitor in self._monitors:

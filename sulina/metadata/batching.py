@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sulina.errors import Refused, SulinaError
+from sulina.errors import Refused, SulinaError, Unavailable, UnknownOutcome
 from sulina.metadata.check import MAX_TXN_BYTES, MAX_TXN_OPS, check_txn
 from sulina.metadata.lease import Lease
 from sulina.metadata.store import (
@@ -30,6 +30,7 @@ from sulina.metadata.store import (
     MetadataStore,
     Op,
     Put,
+    ReplicatedStore,
     TxnResult,
     Watch,
 )
@@ -54,6 +55,10 @@ class _Call:
     @property
     def writes(self) -> list[str]:
         return [op.key for op in self.then if isinstance(op, Put | Delete)]
+
+    @property
+    def only_reads(self) -> bool:
+        return all(isinstance(op, Get | GetPrefix) for op in (*self.then, *self.otherwise))
 
     @property
     def never_combined(self) -> bool:
@@ -181,7 +186,7 @@ class BatchingStore:
             return False
         except SulinaError as error:
             for call in calls:
-                _fail(call, type(error)(*error.args))
+                _fail(call, _for_reader(error) if call.only_reads else type(error)(*error.args))
             return True
         if not result.succeeded:
             return False
@@ -219,6 +224,12 @@ class BatchingStore:
 
     # ---- calls passed through ----
 
+    async def silent_members(self) -> Sequence[str]:
+        """See ``ReplicatedStore``; a store of one process has none."""
+        if isinstance(self._store, ReplicatedStore):
+            return await self._store.silent_members()
+        return ()
+
     async def grant(self, ttl_seconds: int) -> Lease:
         return await self._store.grant(ttl_seconds)
 
@@ -232,6 +243,13 @@ class BatchingStore:
         while self._tasks:
             await asyncio.wait(self._tasks)
         await self._store.close()
+
+
+def _for_reader(error: SulinaError) -> SulinaError:
+    """What a call that changes nothing fails with, whatever is known of the others."""
+    if isinstance(error, UnknownOutcome):
+        return Unavailable("the metadata store does not answer: check that it runs, and try again")
+    return type(error)(*error.args)
 
 
 def _fail(call: _Call, error: SulinaError) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from sulina.errors import Refused
 from sulina.metadata.lease import Lease
@@ -257,4 +257,13 @@ class MetadataStore(Protocol):
 
     async def close(self) -> None:
         """Finish the calls in flight and release everything; later calls raise ``Closed``."""
+        ...
+
+
+@runtime_checkable
+class ReplicatedStore(Protocol):
+    """A store of several members."""
+
+    async def silent_members(self) -> Sequence[str]:
+        """The addresses of those that do not answer; empty if all do."""
         ...

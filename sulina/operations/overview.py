@@ -50,6 +50,7 @@ class PartState:
 
     ok: bool
     detail: str
+    warning: Annotated[str, "What is wrong although it serves; empty if nothing is."] = ""
 
 
 @dataclass(frozen=True, slots=True)

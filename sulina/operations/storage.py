@@ -66,6 +66,7 @@ class StorageDetails:
     next_ledger: Annotated[
         str | None, "Pass it to storage.ledgers as after for the following ones; null at the end."
     ] = None
+    trouble: Annotated[str, "Why ledgers could not be looked at; empty if they were."] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,10 @@ def test_the_screen_shows_totals_brokers_topics_and_what_needs_attention() -> No
 def test_a_part_that_does_not_serve_is_the_state_of_its_broker() -> None:
     broken = replace(BROKER, parts={"storage": PartState(False, "no node answers")})
     seen = replace(SEEN, overview=replace(SEEN.overview, brokers=(broken,)))
-    assert re.search(r"broker-1 +storage", shown(seen=seen))
+    assert re.search(r"broker-1 +storage ", shown(seen=seen))
+    worse = {"storage": PartState(True, "2 of 3 are healthy", "storage-3 does not serve")}
+    seen = replace(SEEN, overview=replace(SEEN.overview, brokers=(replace(BROKER, parts=worse),)))
+    assert re.search(r"broker-1 +degraded: storage ", shown(seen=seen))
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 10), (80, 24), (200, 60)])

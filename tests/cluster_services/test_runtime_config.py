@@ -12,6 +12,7 @@ import pytest
 from broker_containers.broker.settings import BrokerSettings
 from broker_containers.load.settings import RankingName
 from broker_containers.operations.settings import SettingHandlers
+from broker_containers.security.access import ACTING, Access
 from broker_containers.settings.live_settings import LiveSettings
 from broker_containers.settings.runtime_config import RuntimeConfig
 from sulina.errors import NotFound, Refused, Unavailable
@@ -190,3 +191,8 @@ async def test_operations_list_set_and_unset_settings(store: MetadataStore) -> N
         assert fixed["broker.broker_id"].value == "b1"
         assert (await handlers.unset("ledger.roll_seconds")).changed
         assert [row.name for row in await handlers.history(limit=1)] == ["ledger.roll_seconds"]
+        acting = ACTING.set(Access("eve", ()))
+        await handlers.set("ledger.roll_seconds", 90, by="ann")
+        ACTING.reset(acting)
+        by = [row.by for row in await handlers.history()]
+        assert by == ["eve", "root", "root", "ann"], "only root may name somebody"

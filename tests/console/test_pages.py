@@ -318,6 +318,31 @@ async def test_a_topic_becomes_a_table_and_its_rows_are_shown(browser: Browser, 
     assert browser.errors == []
 
 
+async def test_a_drain_shows_how_far_it_is(browser: Browser, site: Site) -> None:
+    await sign_in(browser, site, "#/brokers")
+    await browser.sees("broker-1")
+    for left, words, width in (
+        (8, "8 topics are left", "0%"),
+        (2, "2 topics are left", "75%"),
+        (0, "it has no topics any more", "100%"),
+    ):
+        await browser.run(
+            "(async () => {"
+            "const { Draining } = await import('/console/pages/brokers.js');"
+            "const { html, render } = await import('/console/html.js');"
+            "let place = document.getElementById('drained');"
+            "if (!place) document.body.append(place = Object.assign("
+            "document.createElement('div'), { id: 'drained' }));"
+            f"const row = {{ broker: 'broker-9', mode: 'draining', topics: {left} }};"
+            "render(html`<${Draining} rows=${[row]} />`, place);"
+            "})()"
+        )
+        await browser.sees("broker-9", words)
+        meter = f"document.querySelector('#drained [aria-label=\"{left} topics left\"] div')"
+        assert await browser.run(f"{meter}.style.width") == width
+    assert browser.errors == []
+
+
 async def test_settings_that_were_changed_are_found_and_undone(
     browser: Browser, site: Site
 ) -> None:
@@ -373,7 +398,8 @@ async def test_a_caller_with_few_rights_sees_and_may_do_no_more(
     menu = await browser.run("document.querySelector('#nav ul').innerText")
     assert "Topics" in menu and "Security" not in menu and "Settings" not in menu
     assert await browser.accessibility_problems() == []
-    await browser.click("Show my topics")
+    await browser.sees("Your topics", ORDERS)
+    await browser.click("All topics")
     await browser.sees("1 to 1 of 1", ORDERS)
     await browser.click(ORDERS)
     await browser.sees("customer-")

@@ -274,6 +274,27 @@ async def test_a_broker_without_enough_storage_nodes_is_unready_until_they_are_b
             await _status(http, 200)
 
 
+async def test_a_ready_broker_names_the_storage_node_that_is_lost(tmp_path: Path) -> None:
+    with storage_processes(tmp_path, 2) as nodes:
+        listen, places = Listen(port=0), [node.place for node in nodes]
+        copies = QuorumSettings(write_quorum=2, ack_quorum=1)
+        async with (
+            run_on_storage_nodes(
+                tmp_path / "broker", DoorSettings(listen, http=listen), places, quorum=copies
+            ) as server,
+            http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
+            asyncio.timeout(PATIENCE),
+        ):
+            nodes[1].kill()
+            wanted = f"{nodes[1].place.partition('=')[0]} does not serve"
+            while True:
+                ready = await http("GET", "/health/ready")
+                if ready.json["parts"]["storage"]["warning"] == wanted:
+                    break
+                await asyncio.sleep(0.05)
+            assert ready.status == 200
+
+
 async def _status(http: Http, wanted: int) -> None:
     async with asyncio.timeout(PATIENCE):
         while (await http("GET", "/health/ready")).status != wanted:

@@ -56,6 +56,20 @@ async def test_the_loss_of_the_leader_loses_no_change_and_no_event(
         await chronicle.told(SOME)
 
 
+async def test_members_that_do_not_answer_are_named(servers: EtcdServers, store: EtcdStore) -> None:
+    assert await store.silent_members() == []
+    name, *_ = servers.members
+    servers.members[name].freeze()
+    try:
+        while not (silent := await store.silent_members()):
+            pass
+    finally:
+        servers.members[name].thaw()
+    assert silent == [str(servers.settings.endpoints[0])]
+    while await store.silent_members():
+        pass
+
+
 @pytest.mark.slow
 async def test_a_frozen_member_is_left_and_may_come_back(
     servers: EtcdServers, store: EtcdStore

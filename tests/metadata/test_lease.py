@@ -317,6 +317,16 @@ async def test_when_an_answer_is_lost_every_call_in_it_has_an_unknown_outcome() 
     await store.close()
 
 
+async def test_a_read_beside_writes_whose_answer_is_lost_changed_nothing() -> None:
+    counting, store = await opened()
+    counting.lose_answer = True
+    reads = store.get("/k/0"), store.range("/k/")
+    written, *read = await asyncio.gather(store.put("/k/9", b""), *reads, return_exceptions=True)
+    assert isinstance(written, UnknownOutcome)
+    assert [type(each) for each in read] == [Unavailable, Unavailable]
+    await store.close()
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=60))
 def test_of_many_who_count_up_the_same_keys_none_is_lost(who: list[tuple[int, bool]]) -> None:

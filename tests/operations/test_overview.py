@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from broker_containers.assembly.single import run_embedded
 from broker_containers.doors.listen import Listen
 from broker_containers.metrics import traffic
 from broker_containers.metrics.traffic import TrafficSampler
+from broker_containers.operations.overview import added_up
+from sulina.metadata.embedded import EmbeddedStore
 from sulina.operations.messages import NewMessage
-from sulina.operations.overview import Concern
+from sulina.operations.overview import Concern, TrafficSample
 from sulina.operations.topics import TopicOrder
 from tests.http.test_cluster import two_brokers
 
@@ -147,3 +150,47 @@ async def test_a_cluster_adds_up_what_its_brokers_sample(tmp_path: Path) -> None
             path = "/api/v1/topic-search?namespace=default&order=records&descending=true"
             page = await each.ok("GET", path)
             assert page["total"] == 4 and {row["records"] for row in page["topics"]} == {1}
+
+
+def test_an_interval_that_lacks_a_broker_is_not_shown_as_a_drop() -> None:
+    def samples(*seconds: int) -> list[TrafficSample]:
+        return [TrafficSample(each * 10**6, 5.0, 50.0, 0.0, 0.0, 3, None, None) for each in seconds]
+
+    found = added_up([samples(1, 6, 11), samples(2, 7)])
+    assert [each.records_in for each in found] == [10.0, 10.0]
+    found = added_up([samples(1, 6, 11), samples(2, 7, 12)])
+    assert [each.backlog for each in found] == [6, 6, 6]
+    assert len(added_up([samples(1, 6, 11), []])) == 3
+
+
+async def test_without_metadata_brokers_and_topics_are_still_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_brokers(tmp_path) as two:
+        door = two.doors["broker-1"]
+        for number in range(4):
+            await door.ok("POST", "/api/v1/topics", {"topic": f"/default/t{number}"})
+            await door("POST", f"/api/v1/topics/default/t{number}/messages", data=b"x")
+        found = "/api/v1/topic-search?namespace=default"
+        before = await door.ok("GET", found)
+        back = asyncio.Event()
+
+        def without_answer(call: Callable[..., Awaitable[object]]) -> Callable[..., object]:
+            async def waits(store: EmbeddedStore, *given: object, **named: object) -> object:
+                await back.wait()
+                return await call(store, *given, **named)
+
+            return waits
+
+        for name in ("get", "range", "txn"):
+            monkeypatch.setattr(EmbeddedStore, name, without_answer(getattr(EmbeddedStore, name)))
+        try:
+            shown, page = await asyncio.gather(
+                door.ok("GET", "/api/v1/overview"), door.ok("GET", found)
+            )
+        finally:
+            back.set()
+        assert shown["silent"] == []
+        states = [each["parts"]["metadata"] for each in shown["brokers"]]
+        assert [state["ok"] for state in states] == [False, False]
+        assert page == before

@@ -13,10 +13,11 @@ from broker_containers.doors.danube_schema import danube_schema_pb2 as pb
 from broker_containers.doors.grpc_shared.calls import AdminService, CallGuard, admin_handlers
 from broker_containers.doors.grpc_shared.methods import Method
 from broker_containers.doors.grpc_shared.names import topic_name
-from broker_containers.operations.schemas import VisibleSubjects, author
+from broker_containers.operations.schemas import VisibleSubjects
 from broker_containers.schemas.checks import SchemaChecks
 from broker_containers.schemas.formats import mode_of, validation_of
 from broker_containers.schemas.values import Remarks, Schema
+from broker_containers.security.access import author
 from sulina.metadata.keys.schemas import TopicSchemaRecord, Validation
 from sulina.names import TopicName
 

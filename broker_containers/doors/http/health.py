@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -12,7 +12,7 @@ from storage_grpc.journal import JournalStore
 from storage_grpc.quorum.nodes import Nodes
 from storage_grpc.quorum.settings import QuorumSettings
 from sulina.errors import Overloaded, SulinaError, Unavailable
-from sulina.metadata.store import MetadataStore
+from sulina.metadata.store import MetadataStore, ReplicatedStore
 from sulina.operations.overview import PartState
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
@@ -20,7 +20,7 @@ from sulina.runtime.seam import Clock
 _SECONDS: Final = 2.0
 _ANY_KEY: Final = "/cluster/leader"
 
-Check = Callable[[], Awaitable[str]]
+Check = Callable[[], Awaitable[str | PartState]]
 """Describes the part; raises a ``SulinaError`` with the reason if it does not serve."""
 
 
@@ -71,7 +71,8 @@ class Health:
 
     async def _ask(self, check: Check) -> PartState:
         try:
-            return PartState(True, await within(self._clock, _SECONDS, check()))
+            found = await within(self._clock, _SECONDS, check())
+            return found if isinstance(found, PartState) else PartState(True, found)
         except SulinaError as error:
             return PartState(False, str(error))
         except TimeoutError:
@@ -79,16 +80,19 @@ class Health:
 
 
 def metadata_check(store: MetadataStore) -> Check:
-    """Whether the metadata store answers a read."""
+    """Whether the metadata store answers a read; also which of its members do not answer."""
 
-    async def check() -> str:
-        await store.get(_ANY_KEY)
-        return "it answers"
+    async def silent() -> Sequence[str]:
+        return await store.silent_members() if isinstance(store, ReplicatedStore) else ()
+
+    async def check() -> PartState:
+        _, absent = await asyncio.gather(store.get(_ANY_KEY), silent())
+        return PartState(True, "it answers", _missing("etcd at ", absent))
 
     return check
 
 
-def journal_check(entries: JournalStore) -> Check:
+def journal_check(entries: JournalStore) -> Callable[[], Awaitable[str]]:
     """Whether the journal of this process takes appends.
 
     On a full disk it does, until it has used the space that it has reserved.
@@ -106,16 +110,24 @@ def journal_check(entries: JournalStore) -> Check:
     return check
 
 
-def storage_nodes_check(nodes: Nodes, settings: QuorumSettings) -> Check:
-    """Whether enough storage nodes are healthy to create a ledger."""
+def storage_nodes_check(
+    nodes: Nodes, settings: QuorumSettings, unhealthy: Callable[[], Sequence[str]] = tuple
+) -> Check:
+    """Whether enough storage nodes are healthy to create a ledger; ``unhealthy`` names others."""
 
-    async def check() -> str:
+    async def check() -> PartState:
         healthy = len(nodes.choose(settings.write_quorum))
         if healthy < settings.ack_quorum:
             raise Unavailable(
                 f"{healthy} storage nodes are healthy and {settings.ack_quorum} are needed: "
                 "start more, or wait for them"
             )
-        return f"{healthy} storage nodes are healthy, {settings.ack_quorum} are needed"
+        detail = f"{healthy} storage nodes are healthy, {settings.ack_quorum} are needed"
+        return PartState(True, detail, _missing("", unhealthy()))
 
     return check
+
+
+def _missing(what: str, names: Sequence[str]) -> str:
+    verb = "does" if len(names) == 1 else "do"
+    return f"{what}{', '.join(names)} {verb} not serve" if names else ""

@@ -81,11 +81,16 @@ def _brokers(brokers: Sequence[BrokerOverview], silent: Sequence[str]) -> Fittin
     table = FittingTable("brokers", headings, optional, texts=2)
     for each in brokers:
         bad = [name for name, part in each.parts.items() if not part.ok]
-        state = ", ".join(bad) if bad else "overloaded" if each.overloaded else "ok"
+        degraded = ", ".join(name for name, part in each.parts.items() if part.warning)
+        fine = f"degraded: {degraded}" if degraded else "overloaded" if each.overloaded else "ok"
+        state = ", ".join(bad) or fine
         now = each.now
         table.add_row(
             each.broker,
-            Text(state, "green" if state == "ok" else "bold red"),
+            Text(
+                state,
+                "green" if state == "ok" else "yellow" if degraded and not bad else "bold red",
+            ),
             short(each.topics),
             short(each.producers),
             short(each.consumers),

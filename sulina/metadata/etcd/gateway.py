@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from sulina.errors import Closed, Overloaded, Unavailable, UnknownOutcome
+from sulina.errors import Closed, Overloaded, SulinaError, Unavailable, UnknownOutcome
 from sulina.metadata.etcd.codec import Json
 from sulina.metadata.etcd.failures import MemberFailure
 from sulina.metadata.etcd.members import EtcdMembers
@@ -23,6 +23,7 @@ from sulina.metadata.etcd.settings import EtcdEndpoint, EtcdSettings
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 
+_STATUS_SECONDS = 1.0
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 
@@ -90,6 +91,23 @@ class EtcdGateway:
                     pause = retries.failed(failure)
                 await self.clock.sleep(min(pause, max(end - self.clock.now(), 0)))
             raise Unavailable(f"the metadata store does not answer: {reason}; is etcd running?")
+
+    async def silent_members(self) -> list[str]:
+        """The addresses of members that do not answer within a second."""
+
+        async def answers(endpoint: EtcdEndpoint) -> bool:
+            try:
+                asked = self.members.ask(endpoint, "/maintenance/status", "{}")
+                await within(self.clock, _STATUS_SECONDS, asked)
+            except (MemberFailure, TimeoutError):
+                return False
+            except SulinaError:
+                pass  # it refuses, so it is there
+            return True
+
+        endpoints = self._settings.endpoints
+        found = await asyncio.gather(*map(answers, endpoints))
+        return [str(each) for each, there in zip(endpoints, found, strict=True) if not there]
 
     async def close(self) -> None:
         """Wait for the calls in flight, each at most its own time, and close all connections."""

@@ -39,6 +39,11 @@ class EtcdStore:
         """
         return cls(settings, EtcdGateway(settings, clock))
 
+    async def silent_members(self) -> Sequence[str]:
+        """The members that do not answer within a second, as ``host:port``."""
+        self._gateway.check_open()
+        return await self._gateway.silent_members()
+
     async def get(self, key: str) -> KeyValue | None:
         self._gateway.check_open()
         check.check_key(key)

@@ -38,6 +38,14 @@ function LiveStatus() {
   return html`<span class=${`live ${kind}`} role="status"><i aria-hidden="true"></i>${text}</span>`;
 }
 
+/** On every page, as most of them need it. */
+function WithoutMetadata({ overview, broker }) {
+  const part = overview?.brokers.find((each) => each.broker === broker)?.parts.metadata;
+  if (!part || part.ok) return null;
+  return html`<${Note} kind="bad"><strong>The metadata store does not answer ${broker} (${part.detail}).</strong>${" "}
+    Topics are served; nothing can be created, changed or moved, and what needs it is missing here. Check that etcd runs, and the network to it.<//>`;
+}
+
 function Icon({ path }) {
   return html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><path d=${path} /></svg>`;
 }
@@ -87,6 +95,7 @@ function Shell({ info, signOut }) {
       </div>
     </nav>
     <main id="main" tabindex="-1">
+      <${WithoutMetadata} overview=${overview} broker=${info.broker} />
       ${page
         ? html`<${page.view} key=${path.join("/")} path=${path.slice(1)} query=${query} />`
         : html`<${Page} title="There is no such page"><${Note}>The address names none of the console's pages.

@@ -7,6 +7,7 @@ import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from 
 // ---- loading ----
 
 const RETRY_MS = 5000;
+const LONG_MS = 3000;
 
 /**
  * Load something, again every `every` ms if given, and while the broker can't be reached. Keeps the last value while it loads again, so
@@ -50,7 +51,17 @@ export function Loaded({ from, children }) {
       ${children(from.value)}`;
   }
   if (from.problem) return html`<${Trouble} problem=${from.problem} retry=${from.reload} />`;
-  return html`<div class="loading" role="status">Loading…</div>`;
+  return html`<${Loading} />`;
+}
+
+/** Says so when it takes long: what a broker asks of others may be missing. */
+export function Loading() {
+  const [long, setLong] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setLong(true), LONG_MS);
+    return () => clearTimeout(timer);
+  }, []);
+  return html`<div class="loading" role="status">${long ? "Still loading: the broker waits for another part of the cluster…" : "Loading…"}</div>`;
 }
 
 // ---- messages ----

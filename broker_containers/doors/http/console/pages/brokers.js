@@ -2,7 +2,7 @@
 
 import { get, post, shellWord } from "../api.js";
 import { byteRate, bytes, compact, count, millis, percent, rate, words } from "../format.js";
-import { html } from "../html.js";
+import { html, useRef } from "../html.js";
 import { useLive } from "../live.js";
 import { Act, Card, CopyAs, Empty, Facts, Field, Loaded, Meter, Note, Page, Pill, Table, Time, useLoaded } from "../parts.js";
 import { may } from "../rights.js";
@@ -18,6 +18,7 @@ function used(name, each) {
   return name === "disk_space" && !each.used ? "–" : UNITS[name](each.used);
 }
 
+const SHOWN = 200;
 const MODES = { active: "good", draining: "warn", drained: "" };
 
 function Mode({ row, done, alone }) {
@@ -32,12 +33,14 @@ function Mode({ row, done, alone }) {
     fields=${(values, set) => html`<${Field} label="Reason" hint="Stored with the change"><input value=${values.reason} onInput=${(event) => set({ reason: event.target.value })} /><//>`} />`;
 }
 
-function Draining({ rows }) {
-  const total = rows.reduce((sum, row) => sum + row.topics, 0) || 1;
+/** How far brokers are with being emptied, of the most topics that were seen on each. */
+export function Draining({ rows }) {
+  const most = useRef({}).current;
+  for (const row of rows) most[row.broker] = Math.max(most[row.broker] ?? 1, row.topics);
   return rows.filter((row) => row.mode !== "active").map((row) => html`<${Note} key=${row.broker} kind=${row.topics ? "warn" : "good"}>
     <strong>${row.broker} is ${row.topics ? "being drained" : "drained"}:</strong>
     ${row.topics ? ` ${count(row.topics)} topics are left.` : " it has no topics any more, and can be stopped."}
-    <${Meter} share=${1 - row.topics / total} label=${`${count(row.topics)} topics left`} kind=${row.topics ? "warn" : ""} /><//>`);
+    <${Meter} share=${1 - row.topics / most[row.broker]} label=${`${count(row.topics)} topics left`} kind=${row.topics ? "warn" : ""} /><//>`);
 }
 
 function All() {
@@ -98,9 +101,10 @@ function One({ broker }) {
         { label: "Share", cell: ([name, each]) => each.limit > 0 && html`<${Meter} share=${each.used / each.limit} label=${percent(each.used / each.limit)} kind=${each.used / each.limit > 0.85 ? "warn" : ""} />` },
       ]} /><//>`}
       <${Card} title=${`Topics (${count(row.owns.length)}${row.owns.length >= 1000 ? " or more" : ""})`}>
-        <${Table} label="Topics of this broker" rows=${row.owns.slice(0, 200)} rowKey=${(each) => each}
+        <${Table} label="Topics of this broker" rows=${row.owns.slice(0, SHOWN)} rowKey=${(each) => each}
           empty=${html`<${Empty} title="It has no open topics">Topics are opened when they are used.<//>`}
-          columns=${[{ label: "Topic", cell: (each) => html`<a href=${topicLink(each)}>${each}</a>` }]} /><//>`}<//>
+          columns=${[{ label: "Topic", cell: (each) => html`<a href=${topicLink(each)}>${each}</a>` }]} />
+        ${row.owns.length > SHOWN && html`<p class="muted">The first ${count(SHOWN)} are shown.</p>`}<//>`}<//>
   <//>`;
 }
 

@@ -5,7 +5,7 @@ import { byteRate, bytes, compact, count, duration, millis, percent, rate, words
 import { get } from "../api.js";
 import { html } from "../html.js";
 import { useLive } from "../live.js";
-import { Card, CopyAs, Empty, Loaded, Meter, Note, Page, Pill, Stat, Table, Time, Trouble, useLoaded } from "../parts.js";
+import { Card, CopyAs, Empty, Loaded, Loading, Meter, Note, Page, Pill, Stat, Table, Time, Trouble, useLoaded } from "../parts.js";
 import { may } from "../rights.js";
 import { link, topicLink } from "../router.js";
 import { Concerns } from "./attention.js";
@@ -53,13 +53,17 @@ function Tiles({ overview, history }) {
 function Health({ overview }) {
   const rows = overview.brokers;
   const bad = (row) => Object.entries(row.parts).filter(([, part]) => !part.ok);
+  const degraded = [...new Set(rows.flatMap((row) => Object.values(row.parts)).map((part) => part.warning).filter(Boolean))];
   return html`<${Card} title="Brokers" actions=${html`<a href=${link(["brokers"])}>All details</a>`}>
+    ${degraded.map((text) => html`<${Note} key=${text} kind="warn"><strong>${text}.</strong>${" "}
+      The others carry on: check that it runs, and its log. <a href=${link(["storage"])}>Storage</a><//>`)}
     ${overview.silent.map((name) => html`<${Note} key=${name} kind="bad">
       <strong>${name}</strong> did not answer in time: check that it runs, and its log.<//>`)}
     <${Table} label="Brokers" rows=${rows} rowKey=${(row) => row.broker} columns=${[
       { label: "Broker", cell: (row) => html`<a href=${link(["brokers", row.broker])}>${row.broker}</a>` },
       { label: "Health", cell: (row) => (bad(row).length
         ? html`<${Pill} kind="bad">${bad(row).map(([name, part]) => `${name}: ${part.detail}`).join("; ")}<//>`
+        : Object.values(row.parts).some((part) => part.warning) ? html`<${Pill} kind="warn">serves, not all parts do<//>`
         : row.overloaded ? html`<${Pill} kind="warn">publishers wait for the disk<//>`
           : html`<${Pill} kind="good">serves<//>`) },
       { label: "In", number: true, cell: (row) => rate(row.now.records_in) },
@@ -144,12 +148,28 @@ function Audited() {
   <//>`;
 }
 
+/** Those that the caller may look up, with what everybody who may has of them. */
+function Own() {
+  const found = useLoaded((signal) => get("/topic-search", { order: "records_in", descending: true, limit: SHOWN }, signal), [], 5000);
+  return html`<${Card} title="Your topics" actions=${html`<a href=${link(["topics"])}>All topics</a>`}>
+    <${Loaded} from=${found}>${(page) => html`<${Table} label="Your topics" rows=${page.topics} rowKey=${(row) => row.topic}
+      empty=${html`<${Empty} title="There are none">Ask whoever runs the cluster for a right, such as <code>consume:/default/orders</code><//>`}
+      columns=${[
+        { label: "Topic", cell: (row) => html`<a href=${topicLink(row.topic)}>${row.topic}</a>` },
+        { label: "In", number: true, cell: (row) => rate(row.records_in) },
+        { label: "Out", number: true, cell: (row) => rate(row.records_out) },
+        { label: "Backlog", number: true, cell: (row) => compact(row.backlog) },
+        { label: "Consumers", number: true, cell: (row) => count(row.consumers) },
+      ]} />${page.total > SHOWN && html`<p class="muted">The busiest ${count(SHOWN)} of ${count(page.total)}.</p>`}`}<//>
+  <//>`;
+}
+
 function Limited() {
   return html`<${Page} title="Overview">
     <${Note}>Rates and health of the whole cluster need the right <code>cluster:*</code>, which you do not have.
       Here is what you may see.<//>
     <div class="columns">
-      <${Card} title="Topics"><p><a class="button" href=${link(["topics"])}>Show my topics</a></p><//>
+      <${Own} />
       <${Card} title="Subscriptions that need attention"><${Concerns} limit=${8} /><//>
     </div>
   <//>`;
@@ -160,7 +180,7 @@ export function Overview() {
   if (status === "denied" || !may("cluster")) return html`<${Limited} />`;
   if (!overview) {
     return html`<${Page} title="Overview">${problem
-      ? html`<${Trouble} problem=${problem} />` : html`<div class="loading" role="status">Loading…</div>`}<//>`;
+      ? html`<${Trouble} problem=${problem} />` : html`<${Loading} />`}<//>`;
   }
   const samples = history.slice(-MINUTES * 12);
   return html`<${Page} title="Overview" actions=${html`<${CopyAs} cli="sulina cluster describe" path="/overview" />`}>

@@ -83,7 +83,7 @@ export function Versions({ subject }) {
   <//>`;
 }
 
-function Register({ subject, done }) {
+function Register({ subject, type = TYPES[0], done }) {
   const place = (values) => `/schemas/${encodeURIComponent(subject ?? values.subject)}`;
   const body = ({ type, definition }) => ({ type, definition });
   const command = ({ subject: name, type, definition }) => {
@@ -98,7 +98,7 @@ function Register({ subject, done }) {
       setChecked({ compatible: false, reasons: [problem.message] });
     }
   };
-  return html`<${Act} label=${subject ? "Register a version" : "Register a schema"} kind=${subject ? "" : "primary"} initial=${{ subject: "", type: "json_schema", definition: "" }}
+  return html`<${Act} label=${subject ? "Register a version" : "Register a schema"} kind=${subject ? "" : "primary"} initial=${{ subject: "", type, definition: "" }}
     act=${(values) => post(`${place(values)}/versions`, body(values))} done=${done}
     copy=${(values) => ({ cli: command(values), verb: "POST", path: `${place(values)}/versions`, body: body(values) })}
     fields=${(values, set) => html`
@@ -118,8 +118,8 @@ function Subject({ subject }) {
   const manage = may("schemas", subject);
   return html`<${Page} title=${subject} back=${[link(["schemas"]), "Schemas"]} actions=${html`
       <${CopyAs} cli=${`sulina schema get ${subject}`} path=${path} />
-      ${manage && html`<${Register} subject=${subject} done=${() => location.reload()} />
-      <${Act} label="Compatibility" title="Which versions may be registered" initial=${{ compatibility: found.value?.compatibility ?? "backward" }}
+      ${manage && found.value && html`<${Register} subject=${subject} type=${found.value.type} done=${() => location.reload()} />
+      <${Act} label="Compatibility" title="Which versions may be registered" initial=${{ compatibility: found.value.compatibility ?? "backward" }}
         act=${(values) => put(`${path}/compatibility`, values)} done=${found.reload} copy=${(values) => ({ cli: `sulina schema compatibility ${shellWord(subject)} ${values.compatibility}`, verb: "PUT", path: `${path}/compatibility`, body: values })}
         fields=${(values, set) => html`<${Field} label="Compatibility"><select value=${values.compatibility} onChange=${(event) => set({ compatibility: event.target.value })}>${MODES.map((each) => html`<option value=${each}>${words(each)}</option>`)}</select><//>`} />
       <${Act} label="Delete" title="Delete the subject" kind="danger" typed=${subject} explain="All its versions are deleted. Messages stay, but can't be decoded by it any more."

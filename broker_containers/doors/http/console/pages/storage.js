@@ -16,8 +16,13 @@ function Disk({ total, free }) {
     <${Meter} share=${used} label=${`${percent(used)} used`} kind=${diskKind(used)} /></div>`;
 }
 
+/** Without what the transport adds to it; all of it is in the tooltip. */
+const cause = (text) => text.split(/; last error|, failed to connect/)[0];
+
 function State({ row }) {
-  if (!row.healthy) return html`<${Pill} kind="bad">${row.trouble}<//>`;
+  if (!row.healthy) {
+    return html`<${Pill} kind="bad">does not serve<//><br /><small class="muted" title=${row.trouble}>${cause(row.trouble)}</small>`;
+  }
   if (row.state && !row.state.writable) return html`<${Pill} kind="bad">read-only: ${row.trouble}<//>`;
   if (row.state?.damaged_places) return html`<${Pill} kind="warn">${count(row.state.damaged_places)} damaged places in its journal<//>`;
   return html`<${Pill} kind="good">healthy<//>`;
@@ -74,7 +79,9 @@ function Doubts({ first }) {
   return html`<${Card} title="Ledgers in doubt" actions=${html`<${CopyAs} cli="sulina cluster storage" path="/storage/ledgers" />`}>
     ${recovering > 0 && html`<${Note} kind="warn">${count(recovering)} ledgers are being recovered: their topics serve again when that is done, usually within seconds.<//>`}
     <${Table} label="Ledgers in doubt" rows=${rows} rowKey=${(row) => row.ledger}
-      empty=${html`<${Empty} title="All is well">None of ${count(checked)} ledgers is being recovered, and all have their copies.<//>`}
+      empty=${first.trouble
+        ? html`<${Empty} title="Nothing is known of them now">The ${first.trouble.replace(/^the /, "")}.<//>`
+        : html`<${Empty} title="All is well">None of ${count(checked)} ledgers is being recovered, and all have their copies.<//>`}
       columns=${[
         { label: "Ledger", number: true, cell: (row) => row.ledger },
         { label: "State", cell: (row) => html`<${Pill} kind="warn">${row.phase === "in_recovery" ? "being recovered" : "fewer copies than it should have"}<//>` },
@@ -82,7 +89,7 @@ function Doubts({ first }) {
         { label: "Nodes", cell: (row) => row.nodes.join(", ") },
       ]} />
     ${more.problem && html`<${Trouble} problem=${more.problem} />`}
-    <div class="pages"><span class="muted" role="status">${count(checked)} ledgers looked at, ${all}</span>
+    <div class="pages"><span class="muted" role="status">${!first.trouble && `${count(checked)} ledgers looked at, ${all}`}</span>
       <span class="actions">${more.busy
         ? html`<button type="button" onClick=${() => setMore((last) => ({ ...last, busy: false }))}>Stop</button>`
         : next !== null && html`<button type="button" onClick=${() => setMore((last) => ({ ...last, next, busy: true }))}>Look at all</button>`}</span></div>

@@ -43,16 +43,18 @@ export function policyValue(name, value) {
   return typeof value === "number" ? count(value) : String(value);
 }
 
+/** Partitions that are asked for a preview; there may be a thousand. */
+const MOST_PREVIEWED = 32;
 const PREVIEWED = ["retention_ms", "retention_bytes", "delete_consumed"];
 
 /** What retention would remove at once with another value, before it is changed. */
-function Preview({ topic, name, value }) {
+function Preview({ topics, name, value }) {
   const [state, setState] = useState(null);
   useEffect(() => {
     setState(null);
     const abort = new AbortController();
-    get(`/topics/${topicPath(topic)}/retention`, { [name]: value }, abort.signal).then(
-      (found) => setState({ found }),
+    Promise.all(topics.map((each) => get(`/topics/${topicPath(each)}/retention`, { [name]: value }, abort.signal))).then(
+      (all) => setState({ found: { now_us: Math.max(...all.map((each) => each.now_us)), ledgers: all.flatMap((each) => each.ledgers) } }),
       (problem) => problem.name !== "AbortError" && setState({ problem }),
     );
     return () => abort.abort();
@@ -66,11 +68,11 @@ function Preview({ topic, name, value }) {
   const size = atOnce.reduce((sum, row) => sum + row.bytes, 0);
   return html`<div class="note" role="status">
     <strong>${atOnce.length ? `${count(atOnce.length)} of ${count(ledgers.length)} ledgers, ${bytes(size)}, leave the topic at once` : "Nothing leaves the topic at once"}</strong>
-    <p>${atOnce.length > 0 && `Those up to offset ${count(atOnce.at(-1).last_offset)}. `}${next.length
+    <p>${atOnce.length > 0 && topics.length === 1 && `Those up to offset ${count(atOnce.at(-1).last_offset)}. `}${next.length
       ? html`The next one leaves at <${Time} us=${Math.min(...next)} />, if nothing more is published or acknowledged.` : "All others stay."}</p></div>`;
 }
 
-function Change({ path, topic, name, value, stored, done }) {
+function Change({ path, topic, name, value, previewed, done }) {
   const parse = (text) => (text === "" ? null : typeof value === "boolean" ? text === "true" : Number(text));
   return html`<${Act} label="Change" small title=${`Change ${words(name)}`} initial=${{ text: String(value) }}
     explain=${html`${HELP[name] ?? ""} ${typeof value === "boolean" ? "" : html`0 means: ${ZERO[name] ?? "no limit"}.`} Empty leaves it to the namespace.`}
@@ -80,7 +82,7 @@ function Change({ path, topic, name, value, stored, done }) {
       ${typeof value === "boolean"
         ? html`<select value=${values.text} onChange=${(event) => set({ text: event.target.value })}><option value="">the namespace's</option><option>true</option><option>false</option></select>`
         : html`<input type="number" min="0" value=${values.text} onInput=${(event) => set({ text: event.target.value })} />`}<//>
-      ${stored && PREVIEWED.includes(name) && values.text !== "" && html`<${Preview} topic=${topic} name=${name} value=${values.text} />`}`} />`;
+      ${previewed && PREVIEWED.includes(name) && values.text !== "" && html`<${Preview} topics=${previewed} name=${name} value=${values.text} />`}`} />`;
 }
 
 /** What retention removes and when, and what it removed and can be restored. */
@@ -114,13 +116,15 @@ export function Policies({ topic, details }) {
     const [policy, sources] = await Promise.all([get(path, {}, signal), get(`${path}/sources`, {}, signal)]);
     return Object.entries(policy).map(([name, value]) => ({ name, value, source: sources[name] }));
   }, [topic]);
+  const logs = details.delivery === "reliable" ? details.logs.map((log) => log.topic) : [];
+  const previewed = logs.length > 0 && logs.length <= MOST_PREVIEWED ? logs : null;
   const stored = details.delivery === "reliable" && !details.partitions;
   return html`<div class="stack"><${Card} title="Policies" actions=${html`<${CopyAs} cli=${`sulina topic policy ${topic}`} path=${path} />`}>
     <${Loaded} from=${found}>${(rows) => html`<${Table} label="Policies" rows=${rows} rowKey=${(row) => row.name} columns=${[
       { label: "Policy", cell: (row) => html`${words(row.name)}<br /><small class="muted">${HELP[row.name] ?? ""}</small>` },
       { label: "Value", cell: (row) => html`<span title=${String(row.value)}>${policyValue(row.name, row.value)}</span>` },
       { label: "Comes from", cell: (row) => html`<${Pill} kind=${row.source === "topic" ? "accent" : ""}>${row.source === "topic" ? "this topic" : `the ${words(row.source)}`}<//>` },
-      may("topics", topic) && { label: "", cell: (row) => html`<${Change} path=${path} topic=${topic} name=${row.name} value=${row.value} stored=${stored} done=${found.reload} />` },
+      may("topics", topic) && { label: "", cell: (row) => html`<${Change} path=${path} topic=${topic} name=${row.name} value=${row.value} previewed=${previewed} done=${found.reload} />` },
     ].filter(Boolean)} />`}<//>
   <//>${stored && html`<${Retention} topic=${topic} />`}</div>`;
 }
