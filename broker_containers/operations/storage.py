@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -36,6 +36,10 @@ class StorageNodes(Protocol):
 
     async def rows(self) -> Sequence[StorageNodeRow]:
         """Each node, healthy or not."""
+        ...
+
+    def unhealthy(self) -> Sequence[str]:
+        """The names of those that are not healthy."""
         ...
 
     async def set_log_level(self, name: str, level: str) -> str:
@@ -75,6 +79,7 @@ class StorageHandlers:
             in_doubt=found.in_doubt,
             next_ledger=found.next_ledger,
             trouble=trouble,
+            away=found.away,
         )
 
     async def _rows(self) -> Sequence[StorageNodeRow]:
@@ -96,13 +101,15 @@ class StorageHandlers:
         root = ledger_metadata.ROOT
         start = root + after if after else None
         listing = await self._store.range(root, limit=_MOST_LEDGERS, after=start)
-        found, checked = [], 0
+        found, checked, away = [], 0, 0
+        unhealthy = set(self._nodes.unhealthy())
         for item in listing.items:
             rest = item.key.removeprefix(root)
             if not rest.endswith(_LEAF):
                 continue
             checked += 1
             value = record.decode(LedgerMetadata, item)
+            away += not unhealthy.isdisjoint(_names(value))
             if value.under_replicated or value.state is LedgerPhase.IN_RECOVERY:
                 found.append(
                     LedgerInDoubt(
@@ -114,7 +121,7 @@ class StorageHandlers:
                 )
         full = len(listing.items) == _MOST_LEDGERS
         last = listing.items[-1].key.removeprefix(root) if full else None
-        return LedgersChecked(checked, tuple(found), last)
+        return LedgersChecked(checked, tuple(found), last, away)
 
     @handles(StorageOperations.log_level)
     async def log_level(self, node: str, *, level: str = "") -> LogLevel:
@@ -124,3 +131,10 @@ class StorageHandlers:
                 "the broker's level with sulina config set log.level"
             )
         return LogLevel(node, await self._nodes.set_log_level(node, level))
+
+
+def _names(ledger: LedgerMetadata) -> Iterator[str]:
+    """The nodes with copies of a ledger, without their incarnations."""
+    for fragment in ledger.fragments:
+        for member in fragment.ensemble:
+            yield member.rpartition("@")[0] or member

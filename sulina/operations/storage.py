@@ -9,6 +9,10 @@ from sulina.operations.declaration import CLUSTER, GET, PUT, OperationGroup, ope
 from sulina.operations.json_forms import Between
 from sulina.operations.json_types import Count, Name
 
+_Away = Annotated[
+    Count, "How many of the ledgers have copies on nodes that do not serve at the moment."
+]
+
 
 @dataclass(frozen=True, slots=True)
 class StorageNodeState:
@@ -67,6 +71,7 @@ class StorageDetails:
         str | None, "Pass it to storage.ledgers as after for the following ones; null at the end."
     ] = None
     trouble: Annotated[str, "Why ledgers could not be looked at; empty if they were."] = ""
+    away: _Away = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class LedgersChecked:
     ledgers_checked: Annotated[Count, "How many ledgers were looked at."]
     in_doubt: tuple[LedgerInDoubt, ...]
     next_ledger: Annotated[str | None, "Pass it as after for the following ones; null at the end."]
+    away: _Away = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,10 +274,10 @@ async def test_a_broker_without_enough_storage_nodes_is_unready_until_they_are_b
             await _status(http, 200)
 
 
-async def test_a_ready_broker_names_the_storage_node_that_is_lost(tmp_path: Path) -> None:
-    with storage_processes(tmp_path, 2) as nodes:
+async def test_a_ready_broker_names_a_lost_storage_node_and_counts_its_ledgers(tmp_path: Path) -> None:
+    with storage_processes(tmp_path, 3) as nodes:
         listen, places = Listen(port=0), [node.place for node in nodes]
-        copies = QuorumSettings(write_quorum=2, ack_quorum=1)
+        copies = QuorumSettings(write_quorum=3, ack_quorum=2)
         async with (
             run_on_storage_nodes(
                 tmp_path / "broker", DoorSettings(listen, http=listen), places, quorum=copies
@@ -285,14 +285,17 @@ async def test_a_ready_broker_names_the_storage_node_that_is_lost(tmp_path: Path
             http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
             asyncio.timeout(PATIENCE),
         ):
+            await http.ok("POST", "/api/v1/topics/default/t/messages", data=b"x")
+            assert (await http.ok("GET", "/api/v1/storage"))["away"] == 0
             nodes[1].kill()
-            wanted = f"{nodes[1].place.partition('=')[0]} does not serve"
+            wanted = f"{nodes[1].id} does not serve"
             while True:
                 ready = await http("GET", "/health/ready")
                 if ready.json["parts"]["storage"]["warning"] == wanted:
                     break
                 await asyncio.sleep(0.05)
             assert ready.status == 200
+            assert (await http.ok("GET", "/api/v1/storage"))["away"] > 0
 
 
 async def _status(http: Http, wanted: int) -> None:

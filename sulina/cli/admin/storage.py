@@ -13,7 +13,12 @@ from sulina.cli.settings import CliSettings
 from sulina.operations.json_types import plain
 
 if TYPE_CHECKING:
-    from sulina.operations.storage import LedgerInDoubt, StorageDetails, StorageNodeRow
+    from sulina.operations.storage import (
+        LedgerInDoubt,
+        LedgersChecked,
+        StorageDetails,
+        StorageNodeRow,
+    )
 
 _NODE_COLUMNS: Final = columns(
     "node", "state", "disk", "journal", "ledgers", "log", "address", "zone", "version"
@@ -28,8 +33,10 @@ _LEDGER_COLUMNS: Final = columns("ledger", "phase", "copies", "nodes")
 )
 def cluster_storage(settings: CliSettings) -> None:
     """Show storage nodes with their disks, and all ledgers that are in doubt."""
-    found, checked, doubts = run(_look(settings))
-    if shown_as_json(settings, {**plain(found), "in_doubt": [plain(each) for each in doubts]}):
+    found, seen = run(_look(settings))
+    doubts = seen.in_doubt
+    shown = {"in_doubt": [plain(each) for each in doubts], "away": seen.away}
+    if shown_as_json(settings, {**plain(found), **shown}):
         return
     disk = {} if found.disk_bytes is None else {"disk": _used(found)}
     stored = "in the broker's own journal" if found.embedded else "on storage nodes"
@@ -37,22 +44,29 @@ def cluster_storage(settings: CliSettings) -> None:
     print_fields({"messages": stored, "copies": copies, **disk})
     if found.nodes:
         print_table([_node(row) for row in found.nodes], _NODE_COLUMNS)
-        print_fields({"ledgers looked at": checked, "in doubt": len(doubts)})
+        away = {"with copies on nodes that do not serve": seen.away} if seen.away else {}
+        unknown = {"ledgers": f"unknown: {found.trouble}"}
+        looked = {"ledgers looked at": seen.ledgers_checked, "in doubt": len(doubts), **away}
+        print_fields(unknown if found.trouble else looked)
     if doubts:
         print_table([_ledger(each) for each in doubts], _LEDGER_COLUMNS)
 
 
-async def _look(settings: CliSettings) -> tuple[StorageDetails, int, list[LedgerInDoubt]]:
+async def _look(settings: CliSettings) -> tuple[StorageDetails, LedgersChecked]:
     """All ledgers are looked at, 5,000 at a time."""
+    from sulina.operations.storage import LedgersChecked
+
     async with connected(settings) as client:
         found = await client.admin.storage.show()
-        checked, doubts, after = found.ledgers_checked, list(found.in_doubt), found.next_ledger
+        checked, doubts, after = found.ledgers_checked, found.in_doubt, found.next_ledger
+        away = found.away
         while after is not None:
             page = await client.admin.storage.ledgers(after=after)
             checked += page.ledgers_checked
             doubts += page.in_doubt
+            away += page.away
             after = page.next_ledger
-        return found, checked, doubts
+        return found, LedgersChecked(checked, doubts, None, away)
 
 
 def _used(found: StorageDetails) -> str:

@@ -56,13 +56,14 @@ function Nodes({ nodes, reload }) {
 
 /** The first ledgers come with the page; the others are looked at when somebody asks for it. */
 function Doubts({ first }) {
-  const [more, setMore] = useState({ checked: 0, found: [], next: first.next_ledger, busy: false, problem: null });
+  const [more, setMore] = useState({ checked: 0, away: 0, found: [], next: first.next_ledger, busy: false, problem: null });
   useEffect(() => {
     if (!more.busy) return undefined;
     let ended = false;
     get("/storage/ledgers", { after: more.next }).then(
       (page) => ended || setMore((last) => ({
         checked: last.checked + page.ledgers_checked,
+        away: last.away + page.away,
         found: [...last.found, ...page.in_doubt].slice(0, 5000),
         next: page.next_ledger, busy: page.next_ledger !== null, problem: null,
       })),
@@ -74,14 +75,16 @@ function Doubts({ first }) {
   const rows = [...first.in_doubt, ...more.found];
   const recovering = rows.filter((row) => row.phase === "in_recovery").length;
   const checked = first.ledgers_checked + more.checked;
+  const away = first.away + more.away;
   const next = more.checked ? more.next : first.next_ledger;
   const all = next === null ? "all there are" : "more are not looked at yet";
   return html`<${Card} title="Ledgers in doubt" actions=${html`<${CopyAs} cli="sulina cluster storage" path="/storage/ledgers" />`}>
     ${recovering > 0 && html`<${Note} kind="warn">${count(recovering)} ledgers are being recovered: their topics serve again when that is done, usually within seconds.<//>`}
+    ${away > 0 && html`<${Note} kind="warn">${count(away)} of ${count(checked)} ledgers have copies on nodes that do not serve: they are read from the other copies, and have all of theirs when the nodes are back.<//>`}
     <${Table} label="Ledgers in doubt" rows=${rows} rowKey=${(row) => row.ledger}
       empty=${first.trouble
         ? html`<${Empty} title="Nothing is known of them now">The ${first.trouble.replace(/^the /, "")}.<//>`
-        : html`<${Empty} title="All is well">None of ${count(checked)} ledgers is being recovered, and all have their copies.<//>`}
+        : html`<${Empty} title=${away ? "No others" : "All is well"}>None of ${count(checked)} ledgers is being recovered${away ? "" : ", and all have their copies"}.<//>`}
       columns=${[
         { label: "Ledger", number: true, cell: (row) => row.ledger },
         { label: "State", cell: (row) => html`<${Pill} kind="warn">${row.phase === "in_recovery" ? "being recovered" : "fewer copies than it should have"}<//>` },
