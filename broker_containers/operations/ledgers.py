@@ -129,6 +129,8 @@ class LedgerHandlers:
             gone_us=found.gone_us,
             objects_left=sum(count for _, count in left),
             problem=found.problem,
+            versions_gone_us=found.versions_gone_us,
+            kept=found.kept,
         )
 
     @handles(LedgerOperations.rewrite)

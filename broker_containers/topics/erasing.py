@@ -289,7 +289,9 @@ def _reopened(request: ErasureRequest) -> ErasureRequest:
     """An open request. If it had ended, what retention had removed was restored since."""
     if not request.state.ended:
         return request
-    return replace(request, state=ErasureState.WAITING, searched=0, gone_us=0, problem="")
+    return replace(
+        request, state=ErasureState.WAITING, searched=0, gone_us=0, versions_gone_us=0, problem=""
+    )
 
 
 def _end_of_closed(log: ManagedLedger) -> int:

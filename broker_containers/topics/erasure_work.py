@@ -21,12 +21,13 @@ from broker_containers.topics.replacing import Erase, Replacing
 from broker_containers.topics.tiering import Tiering, untiered
 from broker_containers.topics.topic import Topic
 from storage_grpc.tier.tier import Tier, head_of
-from sulina.errors import Fenced, Refused, Retriable, Unavailable
+from sulina.errors import Fenced, Refused, Retriable, SulinaError, Unavailable
 from sulina.metadata.keys import erasures, unreferenced_objects
 from sulina.metadata.keys.erasures import ErasureRequest, ErasureState, Ranges
 from sulina.metadata.keys.ledger_list import LedgerRef
 from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
+from sulina.objects.keeping import Keeping
 from sulina.runtime.seam import Clock
 
 _log = logging.getLogger(__name__)
@@ -91,7 +92,18 @@ class ErasureWork:
         topic.tail.drop_below(request.until)
         for subscription in topic.subscriptions.values():
             subscription.load_again()
-        return replace(request, gone_us=await self._gone_us(log))
+        gone_us, kept = await self._gone_us(log), await self._keeping()
+        return replace(
+            request, gone_us=gone_us, versions_gone_us=kept.gone_us(gone_us), kept=kept.text
+        )
+
+    async def _keeping(self) -> Keeping:
+        """What the object store keeps of deleted objects; the erasure does not depend on it."""
+        assert self._tier is not None
+        try:
+            return await self._tier.keeping()
+        except SulinaError as error:
+            return Keeping(f"it is not known what the object store keeps ({error})", None)
 
     async def _save(
         self, log: ManagedLedger, request: ErasureRequest, show: Callable[[ErasureRequest], None]

@@ -55,7 +55,7 @@ class StorageNodeGroup(Component):
             shared,
             GROUP,
             settings.storage,
-            lake.write("Ledgers", lake.lake, LEDGERS),
+            [*lake.write("Ledgers", lake.lake, LEDGERS), lake.look("Ledgers", lake.lake)],
             container,
             # A copy of an old journal does not help: it lacks entries acknowledged since.
             snapshots=False,

@@ -21,6 +21,12 @@ ICEBERG = "iceberg/"
 """The metadata of topics as tables, written by the function ``catalog``."""
 TABLES = "tables/"
 """Compacted tables and statistics, written by Spark jobs."""
+LOOK = (
+    "s3:GetBucketVersioning",
+    "s3:GetLifecycleConfiguration",
+    "s3:GetReplicationConfiguration",
+)
+"""What tells how long deleted objects are kept."""
 _OWNERS = ("storage-task", "janitor")
 """The roles that delete objects of ledgers: by retention, and orphans."""
 JOBS = "jobs/"
@@ -95,6 +101,10 @@ class LakeBuckets(Component):
             allow(f"{sid}List", ["s3:ListBucket", "s3:ListBucketMultipartUploads"], [bucket.arn]),
             self.use_key(sid),
         ]
+
+    def look(self, sid: str, bucket: Bucket) -> Statement:
+        """The permission to learn what a bucket keeps of deleted objects."""
+        return allow(f"{sid}Look", list(LOOK), [bucket.arn])
 
     def use_key(self, sid: str) -> Statement:
         """The permission to use the buckets' key, through S3 only."""

@@ -76,6 +76,7 @@ class TierCalls:
             "VerifyTiered": handler(pb.VerifyTieredRequest, self._verify, any_incarnation=True),
             "DeleteTiered": handler(pb.DeleteTieredRequest, self._delete, any_incarnation=True),
             "MarkRemoved": handler(pb.MarkRemovedRequest, self._mark, any_incarnation=True),
+            "Keeping": handler(pb.KeepingRequest, self._keeping, any_incarnation=True),
         }
 
     async def close(self) -> None:
@@ -137,6 +138,10 @@ class TierCalls:
         topic = TopicName.parse(request.topic)
         await self._tier.mark_removed(topic, from_mark(request.mark), former)
         return pb.MarkRemovedReply()
+
+    async def _keeping(self, _: pb.KeepingRequest) -> Message:
+        found = await self._tier.keeping()
+        return pb.KeepingReply(text=found.text, days=found.days)
 
     async def _delete(self, request: pb.DeleteTieredRequest) -> Message:
         await self._tier.delete(

@@ -26,6 +26,7 @@ from sulina.lake.layout import RemovedMark, notice_key, removed_key
 from sulina.lake.summary import ObjectHead, ObjectSummary
 from sulina.metadata.keys.erasures import Ranges
 from sulina.names import TopicName
+from sulina.objects.keeping import Keeping, KeepsDeleted
 from sulina.objects.store import ObjectStore
 from sulina.runtime.seam import RunBlocking
 
@@ -152,6 +153,9 @@ class LocalTier:
         for each in former:
             if each.number < mark.number:  # the highest one counts
                 await self._store.delete(removed_key(topic, each))
+
+    async def keeping(self) -> Keeping:
+        return await self._store.keeping() if isinstance(self._store, KeepsDeleted) else Keeping()
 
     async def delete(self, heads: Sequence[ObjectHead], notices: Sequence[ObjectHead] = ()) -> None:
         for head in heads:

@@ -34,6 +34,7 @@ from sulina.metadata.keys.erasures import Ranges
 from sulina.metadata.keys.ledger_metadata import LedgerMetadata
 from sulina.metadata.store import MetadataStore
 from sulina.names import TopicName
+from sulina.objects.keeping import Keeping
 from sulina.runtime.deadline import within
 from sulina.runtime.seam import Clock
 from sulina.runtime.tasks import stop_tasks
@@ -184,6 +185,14 @@ class RemoteTier:
 
         head = ObjectHead(topic, mark.ledger, 0)
         await self._first(self._turned(head), call, _CALL_SECONDS)
+
+    async def keeping(self) -> Keeping:
+        async def call(node: RemoteNode) -> pb.KeepingReply:
+            return await node.link.ask("Keeping", pb.KeepingRequest(), pb.KeepingReply)
+
+        nodes = self._turned(ObjectHead(TopicName.parse("/default/any"), 0, 0))
+        found = await self._first(nodes, call, _CALL_SECONDS)
+        return Keeping(found.text, found.days if found.HasField("days") else None)
 
     async def delete(self, heads: Sequence[ObjectHead], notices: Sequence[ObjectHead] = ()) -> None:
         for start in range(0, len(heads), _DELETED_AT_ONCE):

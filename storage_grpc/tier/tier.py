@@ -21,6 +21,7 @@ from sulina.metadata.keys.erasures import Ranges
 from sulina.metadata.keys.ledger_list import LedgerRef, TieredRef
 from sulina.metadata.keys.unreferenced_objects import Place
 from sulina.names import TopicName
+from sulina.objects.keeping import Keeping
 from sulina.runtime.seam import Buffer
 
 CACHE_BYTES: Final = 128 << 20
@@ -194,6 +195,10 @@ class Tier(Protocol):
         self, topic: TopicName, mark: RemovedMark, former: Sequence[RemovedMark]
     ) -> None:
         """Put a mark that tells which objects of a topic are removed, then delete former ones."""
+        ...
+
+    async def keeping(self) -> Keeping:
+        """What the object store keeps of deleted objects."""
         ...
 
     async def delete(self, heads: Sequence[ObjectHead], notices: Sequence[ObjectHead] = ()) -> None:

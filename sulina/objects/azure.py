@@ -22,6 +22,7 @@ from azure.storage.blob.aio import BlobClient, ContainerClient
 from sulina.errors import NotFound, Refused
 from sulina.objects.azure_errors import translate
 from sulina.objects.http_ranges import read_range
+from sulina.objects.keeping import Keeping
 from sulina.objects.outcomes import RangeError, TakenError, UploadGoneError
 from sulina.objects.parts import chained, in_parts, send_all, take
 from sulina.objects.retry import Retrier
@@ -157,6 +158,15 @@ class AzureStore:
 
     async def abort_stale_uploads(self, prefix: str, older_than_seconds: float) -> int:
         return 0  # the service deletes them after a week, and does not say how old they are
+
+    async def keeping(self) -> Keeping:
+        """See ``KeepsDeleted``. Only the account's managers may ask the service for it."""
+        name = self._container.container_name
+        return Keeping(
+            f"it is not known whether Azure keeps versions, snapshots or deleted blobs of {name}: "
+            "look with `az storage account blob-service-properties show`",
+            None,
+        )
 
     async def close(self) -> None:
         await self._resources.aclose()

@@ -18,6 +18,7 @@ from sulina.objects.gcs_auth import GoogleTokens, NoTokens
 from sulina.objects.gcs_requests import ENDPOINT, GcsRequests, described, no_bucket
 from sulina.objects.gcs_upload import UNIT, GcsUpload
 from sulina.objects.http_ranges import read_range, read_tail
+from sulina.objects.keeping import Keeping
 from sulina.objects.outcomes import TakenError, TemporaryFailure, UploadGoneError
 from sulina.objects.parts import in_parts
 from sulina.objects.retry import Retrier
@@ -104,6 +105,14 @@ class GcsStore:
 
     async def abort_stale_uploads(self, prefix: str, older_than_seconds: float) -> int:
         return 0  # the service deletes them after a week, and cannot list them
+
+    async def keeping(self) -> Keeping:
+        """See ``KeepsDeleted``. Its rights to objects do not include to look."""
+        return Keeping(
+            "it is not known whether the bucket keeps versions or deleted objects, as new buckets "
+            "do for a week: look with `gcloud storage buckets describe`",
+            None,
+        )
 
     async def close(self) -> None:
         await self._session.close()

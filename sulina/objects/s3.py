@@ -17,10 +17,12 @@ from aiobotocore.config import AioConfig
 
 from sulina.errors import NotFound, SulinaError
 from sulina.objects.http_ranges import read_range, read_tail
+from sulina.objects.keeping import Keeping
 from sulina.objects.outcomes import TakenError, UploadGoneError
 from sulina.objects.parts import in_parts, take
 from sulina.objects.retry import Retrier
 from sulina.objects.s3_errors import translate
+from sulina.objects.s3_keeping import kept_by
 from sulina.objects.s3_upload import S3Upload
 from sulina.objects.store import (
     ObjectInfo,
@@ -34,6 +36,8 @@ _T = TypeVar("_T")
 
 _CONNECTIONS: Final = 64
 _CONNECT_SECONDS: Final = 10.0
+_LOOKS: Final = 2
+"""Attempts to learn what the bucket keeps of deleted objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,16 @@ class S3Store:
                 "KeyMarker": page["NextKeyMarker"],
                 "UploadIdMarker": page["NextUploadIdMarker"],
             }
+
+    async def keeping(self) -> Keeping:
+        """See ``KeepsDeleted``."""
+
+        async def ask(method: str) -> Any:
+            return await self._ask(
+                "", lambda: getattr(self._client, method)(Bucket=self._bucket), _LOOKS
+            )
+
+        return await kept_by(ask, self._bucket, self._prefix)
 
     async def close(self) -> None:
         await self._closing.aclose()

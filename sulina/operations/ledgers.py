@@ -16,7 +16,7 @@ from sulina.operations.declaration import (
     operation,
 )
 from sulina.operations.json_forms import Between
-from sulina.operations.json_types import Count, TopicText
+from sulina.operations.json_types import OMITTED, Count, TopicText
 from sulina.operations.topics import MANAGE_TOPIC, SEE_TOPIC
 
 
@@ -93,6 +93,15 @@ class TopicErasure:
         Count, "Replaced and removed objects of the topic that are not deleted yet."
     ]
     problem: Annotated[str, "Why it failed, or why its last attempt did."]
+    versions_gone_us: Annotated[
+        Count,
+        OMITTED,
+        "When the versions that the object store keeps of them are gone, too, once it is done; 0 "
+        "or absent if that is not known.",
+    ] = 0
+    kept: Annotated[
+        str, OMITTED, "What the object store keeps of deleted objects; empty if nothing."
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,10 @@ def test_a_finished_erasure_says_which_copies_outlive_the_objects(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     state = ErasureState("done")
-    tell(TopicErasure("/default/a", 1, (), (), 1, 2, state, 9, 9, 3, (), "p", 1_000_000, 1, ""))
+    day, kept = 86_400_000_000, "the bucket lake keeps versions of deleted objects for 1 days"
+    done = TopicErasure("/default/a", 1, (), (), 1, 2, state, 9, 9, 3, (), "p", 1_000_000, 1, "")
+    tell(replace(done, versions_gone_us=2 * day, kept=kept))
     said = capsys.readouterr().out
     assert "replaced and removed objects are deleted at 1970-01-01" in said
-    assert "versions, replicas" in said and "docs/operations.md#erase-a-key" in said
+    assert kept in said and "versions of them are gone at 1970-01-03" in said
+    assert "docs/operations.md#erase-a-key" in said

@@ -201,7 +201,7 @@ def test_a_registry_that_asks_for_a_token_gets_the_one_of_the_read(
         asyncio.run(prepare())
         lake.add("/default/orders", 2)
         options = {"registry": secured.http_url, "subject": "orders"}
-        with pytest.raises(Refused, match="answered 401.*the option token"):
+        with pytest.raises(Refused, match=r"answered 401.*the option token"):
             values(lake, **options)
         found = values(lake, token=token.read_text().strip(), **options)
     assert [each["id"] for each in found] == [0, 1]

@@ -159,8 +159,11 @@ def tell(each: TopicErasure) -> None:
         echo(f"  offsets {span}: {part.erased:,} erased, the others have digest {part.others}")
     echo(f"  proof {each.proof}")
     echo(f"  replaced and removed objects are deleted at {moment(each.gone_us)}")
-    echo("  what a bucket keeps of them (versions, replicas) and backups of disks go later, by")
-    echo("  the bucket's own rules: docs/operations.md#erase-a-key lists every copy")
+    if each.kept:
+        echo(f"  {each.kept}")
+    if each.versions_gone_us > each.gone_us:
+        echo(f"  versions of them are gone at {moment(each.versions_gone_us)}")
+    echo("  docs/operations.md#erase-a-key lists every other copy, such as backups of disks")
 
 
 def _show(settings: CliSettings, known: list[TopicErasure]) -> None:

@@ -68,6 +68,10 @@ class ErasureRequest:
     ended_us: int = 0
     gone_us: int = 0
     """When the last object that was replaced or removed is deleted, once it is done."""
+    versions_gone_us: int = 0
+    """When what the object store keeps of them is gone, too; 0 if that is not known."""
+    kept: str = ""
+    """What it keeps of them, in words."""
     problem: str = ""
 
 
