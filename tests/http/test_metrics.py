@@ -274,7 +274,7 @@ async def test_a_broker_without_enough_storage_nodes_is_unready_until_they_are_b
             await _status(http, 200)
 
 
-async def test_a_ready_broker_names_a_lost_storage_node_and_counts_its_ledgers(tmp_path: Path) -> None:
+async def test_a_ready_broker_names_a_lost_storage_node(tmp_path: Path) -> None:
     with storage_processes(tmp_path, 3) as nodes:
         listen, places = Listen(port=0), [node.place for node in nodes]
         copies = QuorumSettings(write_quorum=3, ack_quorum=2)
