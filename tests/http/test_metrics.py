@@ -277,25 +277,26 @@ async def test_a_broker_without_enough_storage_nodes_is_unready_until_they_are_b
 async def test_a_ready_broker_names_a_lost_storage_node(tmp_path: Path) -> None:
     with storage_processes(tmp_path, 3) as nodes:
         listen, places = Listen(port=0), [node.place for node in nodes]
-        copies = QuorumSettings(write_quorum=3, ack_quorum=2)
         async with (
             run_on_storage_nodes(
-                tmp_path / "broker", DoorSettings(listen, http=listen), places, quorum=copies
+                tmp_path / "broker", DoorSettings(listen, http=listen), places
             ) as server,
             http_client(f"http://127.0.0.1:{server.addresses.http_port}") as http,
-            asyncio.timeout(PATIENCE),
         ):
+            await _warning(http, "")
             await http.ok("POST", "/api/v1/topics/default/t/messages", data=b"x")
             assert (await http.ok("GET", "/api/v1/storage"))["away"] == 0
             nodes[1].kill()
-            wanted = f"{nodes[1].id} does not serve"
-            while True:
-                ready = await http("GET", "/health/ready")
-                if ready.json["parts"]["storage"]["warning"] == wanted:
-                    break
-                await asyncio.sleep(0.05)
-            assert ready.status == 200
+            await _warning(http, f"{nodes[1].id} does not serve")
+            assert (await http("GET", "/health/ready")).status == 200
             assert (await http.ok("GET", "/api/v1/storage"))["away"] > 0
+
+
+async def _warning(http: Http, wanted: str) -> None:
+    """Wait until this is said of the storage nodes."""
+    async with asyncio.timeout(PATIENCE):
+        while (await http("GET", "/health/ready")).json["parts"]["storage"]["warning"] != wanted:
+            await asyncio.sleep(0.05)
 
 
 async def _status(http: Http, wanted: int) -> None:
