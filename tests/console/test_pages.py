@@ -235,6 +235,23 @@ async def test_a_schema_is_registered_by_the_copied_commands(browser: Browser, s
     assert browser.errors == []
 
 
+async def test_versions_of_a_schema_are_compared(browser: Browser, site: Site) -> None:
+    for fields in ("a", "ab", "abc"):
+        properties = {each: {"type": "string"} for each in fields}
+        definition = json.dumps({"type": "object", "properties": properties})
+        await site.client.admin.schemas.register("letters", "json_schema", definition=definition)
+    await sign_in(browser, site, "#/schemas/letters")
+    await browser.sees("Version 3, compared with version 2")
+    added = "[...document.querySelectorAll('.added')].map((each) => each.innerText).join(' ')"
+    await browser.until(f"{added}.includes('\"c\"') && !{added}.includes('\"b\"')")
+    await browser.fill("Compare with", "1")
+    await browser.sees("Version 3, compared with version 1")
+    await browser.until(f"{added}.includes('\"c\"') && {added}.includes('\"b\"')")
+    assert await browser.accessibility_problems() == []
+    await site.client.admin.schemas.delete("letters")
+    assert browser.errors == []
+
+
 async def test_copied_commands_do_what_the_page_does(browser: Browser, site: Site) -> None:
     topic, payload = "/default/copied", """it's "$HOME" & `more`"""
     await site.client.admin.topics.create(topic)

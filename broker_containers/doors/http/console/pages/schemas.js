@@ -66,17 +66,20 @@ export function Versions({ subject }) {
   const path = `/schemas/${encodeURIComponent(subject)}/versions`;
   const found = useLoaded((signal) => get(path, {}, signal), [subject]);
   const [chosen, setChosen] = useState(null);
+  const [other, setOther] = useState("");
   return html`<${Card} title="Versions" actions=${html`<${CopyAs} cli=${`sulina schema versions ${subject}`} path=${path} />`}>
     <${Loaded} from=${found}>${(rows) => {
       const numbers = rows.map((row) => row.version);
       const version = chosen ?? numbers.at(-1);
-      const against = numbers[numbers.indexOf(version) - 1];
+      const against = other ? Number(other) : numbers[numbers.indexOf(version) - 1];
       return html`<${Table} label="Versions" rows=${rows.toReversed()} rowKey=${(row) => row.version} columns=${[
         { label: "Version", cell: (row) => html`<button type="button" class="plain small" aria-pressed=${row.version === version} onClick=${() => setChosen(row.version)}>${row.version}</button>` },
         { label: "Registered", cell: (row) => html`<${Time} us=${row.created_us} />` },
         { label: "By", cell: (row) => row.created_by || "–" },
         { label: "Description", cell: (row) => row.description },
       ]} />
+      ${numbers.length > 1 && html`<div class="filters"><${Field} label="Compare with"><select value=${other} onChange=${(event) => setOther(event.target.value)}>
+        <option value="">the version before</option>${numbers.map((each) => html`<option value=${each}>version ${each}</option>`)}</select><//></div>`}
       <h3>Version ${version}${against ? `, compared with version ${against}` : ""}</h3>
       <${Definition} subject=${subject} version=${version} against=${against} />`;
     }}<//>
