@@ -192,10 +192,8 @@ class LifeOperator(LifeClient):
         life = self.checker.lives[self.topic]
         if not life.policies or life.policies[-1][0] != policy:
             self.checker.trace.note(f"{self.topic.local}: {in_short(policy)}")
-            before = life.policies[-1][0]
-            life.set_policy(policy, self.clock.now())
+            life.policies.append((policy, None))  # and the former one, as long as that takes
             await self.insist("set_policy", policy)
-            life.set_policy(before, self.clock.now())
             life.set_policy(policy, self.clock.now())  # from now on nobody reads the former one
 
     async def _change(self) -> None:
