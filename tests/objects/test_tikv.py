@@ -63,5 +63,11 @@ def test_every_error_of_a_region_is_known_by_name() -> None:
     assert {field.name for field in pb.RegionError.DESCRIPTOR.fields} == known | final | {"message"}
 
 
+def test_a_cluster_without_stores_is_told_with_the_remedy() -> None:
+    answered = pb.PdError(type=2, message="cluster is not bootstrapped")  # by PD 8.5.5
+
+    assert "no store of TiKV has joined" in str(failures.of_placement(answered))
+
+
 def _key(number: int) -> bytes:
     return f"{number:03}".encode()

@@ -90,6 +90,8 @@ _LINK: Final = frozenset(
     }
 )
 _LONGEST_PAUSE: Final = 5.0
+_NOT_BOOTSTRAPPED: Final = 2
+"""Of PD's types of errors."""
 
 
 def of_call(error: grpc.aio.AioRpcError, address: str) -> Exception:
@@ -165,4 +167,6 @@ def of_key(error: pb.KeyError) -> Exception:
 def of_placement(error: pb.PdError) -> Exception:
     """The error to raise for an error of PD: a cluster without stores yet, a region not reported
     yet. All of them may pass."""
+    if error.type == _NOT_BOOTSTRAPPED:
+        return LinkFailure("no store of TiKV has joined the cluster of this PD yet: start one")
     return LinkFailure(f"PD answered {error.message or error.type}")
