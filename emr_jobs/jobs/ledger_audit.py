@@ -40,6 +40,11 @@ _MAX_FAULTS = 1000
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
+    return running.run(parser().parse_args(argv), work)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The job's options."""
     arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
     arguments.add_argument(
         "--late-seconds",
@@ -50,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     arguments.add_argument(
         "--allow-late", action="store_true", help="count late records, but not as faults"
     )
-    return running.run(arguments.parse_args(argv), work)
+    return arguments
 
 
 def work(arguments: argparse.Namespace) -> tuple[int, Result]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 
 from emr_jobs.java import prepare_java
+from emr_jobs.jobs.ledger_audit import parser as audit_options
 from emr_jobs.jobs.ledger_audit import work as audit
 from emr_jobs.source.counting import count_records
 from sulina.lake.digest import Digest
@@ -72,10 +73,8 @@ def scan(spark: SparkSession, path: str) -> Scanned:
 def audited(scanned: Scanned, path: str) -> Scanned:
     """The same with what the audit of all objects finds, a job of Spark as well."""
     began = time.monotonic()
-    arguments = argparse.Namespace(
-        path=path, topic=TOPICS, endpoint="", master="", late_seconds=0.0, allow_late=True
-    )
-    vars(arguments).update(start_time="", end_time="", start_offset="", end_offset="")
+    late = ("--late-seconds", "0", "--allow-late")
+    arguments = audit_options().parse_args(["--path", path, "--topic", TOPICS, *late])
     _, report = audit(arguments)
     return replace(scanned, faults=report["details"], audit_seconds=time.monotonic() - began)
 

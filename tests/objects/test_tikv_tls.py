@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import ssl
+import threading
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 
 import pytest
@@ -111,6 +114,38 @@ async def test_replaced_files_are_used_and_connections_with_those_long_replaced_
             await store.put("refused", chunks_of(b"hello"))
         issue(authority, place, "client")
         assert len(await store.list("")) == 5
+
+
+async def test_a_client_certificate_that_is_rejected_after_the_handshake_is_told(
+    authority: trustme.CA, files: TlsFiles, tmp_path: Path
+) -> None:
+    """As servers in Go do, PD among them: in TLS 1.3 the client has finished by then."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2"])
+    authority.configure_trust(context)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    foreign = issue(trustme.CA(), tmp_path / "foreign", "client")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_shake_hands, args=(listener, context), daemon=True).start()
+        address = "127.0.0.1:{1}".format(*listener.getsockname())
+        for options in (
+            {"ca": files.ca},
+            {"ca": files.ca, "cert": foreign.certificate, "key": foreign.key},
+        ):
+            async with opened(address, **options) as store:
+                with pytest.raises(Unavailable, match=r"it accepts with cert= and key=$"):
+                    await store.info("a")
+
+
+def _shake_hands(listener: socket.socket, context: ssl.SSLContext) -> None:
+    """With each client, until the listener is closed."""
+    with suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            with suppress(ssl.SSLError), connection:
+                context.wrap_socket(connection, server_side=True)
 
 
 async def test_tls_on_one_side_only_is_told(

@@ -89,6 +89,9 @@ _LINK: Final = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
+_SHUT: Final = ("ocket closed", "ALERT", "TSI_DATA_CORRUPTED")
+"""In the text of a connection that its server ended. The last is an alert after the handshake, by
+which servers in Go, such as PD, reject a client's certificate."""
 _LONGEST_PAUSE: Final = 5.0
 _NOT_BOOTSTRAPPED: Final = 2
 """Of PD's types of errors."""
@@ -122,7 +125,7 @@ def _of_connection(text: str, address: str) -> Exception:
         return Refused(f"{address} does not use TLS: remove ca=, cert=, key= and tls= from the URL")
     if "Failed parsing HTTP/2" in text:
         return _stranger(address)
-    if "ocket closed" in text or "ALERT" in text:
+    if any(each in text for each in _SHUT):
         # It may be starting or ending; otherwise it ends the handshake, and need not say why.
         return LinkFailure(
             f"{address} closed the connection while it was made: if the cluster requires TLS, name "
