@@ -76,11 +76,17 @@ class FrameLoader:
             self._dispatcher.counters.skipped += self._dispatcher.window.forget_delayed(base)
             self._moved()
             return True
-        if frame is not None and self._expired(frame):
+        if frame is not None and self._is_part(frame):
+            self._load_again()
+        elif frame is not None and self._expired(frame):
             self._expire(frame, timed=True)
         elif frame is not None:
             self._load(frame, timed=True)
         return frame is not None
+
+    def _is_part(self, frame: CachedFrame) -> bool:
+        """Whether compaction cut a delayed frame to smaller ones, of which this is the first."""
+        return frame.header.count < self._dispatcher.window.delays[frame.base].count
 
     def pass_expired(self) -> bool:
         """Pass over the next frame if it has expired and is in memory; start reading it if not.
@@ -123,7 +129,9 @@ class FrameLoader:
             self._dispatcher.counters.skipped += window.forget_delayed(base)
             self._moved()
             return True
-        if frame is not None:
+        if frame is not None and self._is_part(frame):
+            self._load_again()
+        elif frame is not None:
             self._expire(frame, timed=True)
         return frame is not None
 

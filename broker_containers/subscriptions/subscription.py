@@ -362,6 +362,8 @@ class Subscription:
                 return False
         except FrameGone:
             frame = None
+        if frame is not None and frame.header.count < pick.loaded.count:
+            frame = None  # the first of the smaller ones
         self._parked = None
         dispatcher = self._dispatcher
         held = dispatcher.window.frames.get(pick.loaded.base) is pick.loaded
@@ -432,7 +434,11 @@ class Subscription:
                 letter = self._dispatcher.dead_letters.pop(0)
                 try:
                     frame = await self._reading.stored(letter.base)
-                    if frame is None and self._was_cut(letter.base):
+                    if (
+                        self._was_cut(letter.base)
+                        if frame is None
+                        else letter.mask >> frame.header.count
+                    ):
                         self.load_again()
                         continue
                     if frame is not None:
