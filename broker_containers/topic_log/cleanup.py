@@ -38,6 +38,8 @@ class ObjectCleanup:
     def __init__(self, tier: Tier | None, store: MetadataStore, clock: Clock) -> None:
         self.deleted = 0
         """Deletions so far; an object may be deleted more than once."""
+        self.grace_seconds = _GRACE_SECONDS
+        """How long after its note an object is deleted once more."""
         self._tier = tier
         self._store = store
         self._clock = clock
@@ -52,7 +54,7 @@ class ObjectCleanup:
                 _log.warning("deleting unreferenced objects failed; will retry: %s", error)
             await self._clock.sleep(_SECONDS)
 
-    async def round(self, grace_seconds: float = _GRACE_SECONDS) -> None:
+    async def round(self) -> None:
         """Delete what this process has not deleted yet; remove notes older than the grace time."""
         if self._tier is None or not self._tier.ready:
             return
@@ -64,9 +66,9 @@ class ObjectCleanup:
                 there.add(each.key)
                 age = (self._clock.wall_us() - each.value.since_us) / 1e6
                 kept = each.value.keep_us / 1e6
-                if age < kept or (age < grace_seconds and each.key in self._seen):
+                if age < kept or (age < self.grace_seconds and each.key in self._seen):
                     continue
-                last = age >= max(grace_seconds, kept)
+                last = age >= max(self.grace_seconds, kept)
                 if await self._delete(self._tier, each, last=last):
                     self._seen.add(each.key)
                     if last:

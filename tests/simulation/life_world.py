@@ -40,6 +40,8 @@ from tests.simulation.trace import Trace
 
 DAY = 86_400
 _REFRESH_SECONDS = 0.2
+_UPLOAD_SECONDS = 40.0
+"""Longer than any upload takes, of the machine: its wall clock is much faster than uploads are."""
 _LAST_SECONDS = 16.0
 """At the end, how long to wait until everything that is to go has gone."""
 
@@ -85,6 +87,7 @@ class LifeDoor(SimDoor):
 class LifeBroker(TierBroker):
     """A broker whose clock the checker knows."""
 
+    days: int
     _checker: LifeChecker
 
     def start(self) -> None:
@@ -93,6 +96,7 @@ class LifeBroker(TierBroker):
 
     def _door(self, broker: Broker) -> SimDoor:
         door = LifeDoor(broker)
+        broker.object_cleanup.grace_seconds = _UPLOAD_SECONDS * self.days * DAY
         assert self.machine is not None
         self.machine.spawn(door.refresh(), "refresh")
         return door
@@ -179,6 +183,7 @@ class LifeWorld(TierWorld):
 
     def lone_broker(self, name: str) -> SimBroker:
         broker = LifeBroker(*self._parts(name))
+        broker.days = self.days
         broker.objects = self.objects
         broker.row_group_bytes = self._row_group_bytes
         return broker
@@ -252,10 +257,18 @@ class LifeWorld(TierWorld):
         for topic in self.topics:
             await self._flush(topic)
         self.checker.left_behind()
+        for broker in self.brokers:
+            if broker.machine is not None and broker.broker is not None:
+                await broker.machine.spawn(self._clean_up(broker.broker), "clean up")
         for topic in self.topics:
             self.checker.nowhere(topic)
         self.checker.check()
         await SimCluster.audit(self)
+
+    async def _clean_up(self, broker: Broker) -> None:
+        """Delete what was noted for deletion, as if the time for late uploads were over."""
+        broker.object_cleanup.grace_seconds = 0
+        await broker.object_cleanup.round()
 
     def _is_flushed(self, log: ManagedLedger) -> bool:
         """Policies may keep entries beside objects."""

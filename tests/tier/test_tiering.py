@@ -416,7 +416,8 @@ async def test_objects_whose_deletion_was_interrupted_are_found_by_others(world:
     await other.object_cleanup.round()
     assert await world.keys() == keys[2:]
     assert len(await unreferenced_objects.list_some(world.metadata, 10)) == 1
-    await other.object_cleanup.round(grace_seconds=0)
+    other.object_cleanup.grace_seconds = 0
+    await other.object_cleanup.round()
     assert await unreferenced_objects.list_some(world.metadata, 10) == []
 
 
@@ -427,7 +428,8 @@ async def test_an_upload_that_ends_behind_the_deletion_is_deleted_too(world: Tie
     await log.removal.trim(log.refs[:2])
     await broker.object_cleanup.round()
     world.memory._objects.update(late)  # as if they had been under way
-    await broker.object_cleanup.round(grace_seconds=0)
+    broker.object_cleanup.grace_seconds = 0
+    await broker.object_cleanup.round()
     assert len(await world.keys()) == sum(1 for ref in log.refs if ref.tiered)
 
 
@@ -456,7 +458,8 @@ async def test_a_topic_made_again_keeps_its_objects_though_the_old_ones_are_doom
     await broker.tiering.flush(fresh)
     await broker.tiering.round()
     keys = await world.keys()
-    await broker.object_cleanup.round(grace_seconds=0)
+    broker.object_cleanup.grace_seconds = 0
+    await broker.object_cleanup.round()
     assert await world.keys() == keys
     assert await read_all(fresh) == world.published
 
