@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.end_to_end.deployments import open_deployment
 from tests.end_to_end.proof import prove
-from tests.end_to_end.scan import Scanned, scan
+from tests.end_to_end.scan import Scanned, audited, scan
 from tests.end_to_end.tallies import DigestTally, Log, Tallies, differences
 from tests.end_to_end.workload import WORKLOADS, shares
 
@@ -34,7 +34,7 @@ async def test_a_consumer_and_spark_see_what_was_published_after_the_journals_ar
     tier = f"file://{tmp_path / 'lake'}"
 
     async def look() -> Scanned:
-        return await asyncio.to_thread(scan, spark, tier)
+        return await asyncio.to_thread(lambda: audited(scan(spark, tier), tier))
 
     async with open_deployment(tmp_path / "sulina", tier, embedded=True) as place:
         proof = await prove(place, RECORDS, "small", look, SilentWatcher())
