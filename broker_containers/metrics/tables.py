@@ -151,6 +151,9 @@ class TableWatch:
             ("records", "Records in the topic's table.", lambda seen: seen.state.records),
             ("rejected_records", "Records in the topic's table whose payload does not fit its "
              "schema.", lambda seen: seen.state.rejected),
+            ("lacking_records", "Records in the topic's table whose objects are from before its "
+             "newest columns, which are null for them.",
+             lambda seen: seen.state.lacking_columns),
             ("objects", "Objects in the topic's table.", lambda seen: seen.state.objects),
             ("snapshots", "Snapshots of the topic's table.", lambda seen: seen.state.snapshots),
         )  # fmt: skip

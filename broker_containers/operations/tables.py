@@ -105,6 +105,7 @@ class TableHandlers:
             objects=state.objects,
             bytes=state.bytes,
             rejected=state.rejected,
+            lacking_columns=state.lacking_columns,
             snapshots=state.snapshots,
             newest_us=state.newest_us,
             committed_us=state.committed_us,

@@ -128,15 +128,12 @@ def show(settings: CliSettings, topic: str, lake: str, catalog: str, database: s
     are null, also where the schema has a default.
     """
     name, tables = TopicName.parse(topic), _tables(lake, catalog, database)
-    found, lacking = tables.describe(name), tables.lacking_columns(name)
-    fields = plain(found) | {"lacking_columns": lacking}
+    found = tables.describe(name)
+    fields = plain(found)
     if shown_as_json(settings, fields):
         return
-    if lacking:
-        fields["lacking_columns"] = (
-            f"{lacking} records are in objects from before the newest columns, which are null for "
-            f"them, defaults or not: `sulina ledger rewrite {name}` rewrites these objects"
-        )
+    if found.lacking_columns:
+        fields["lacking_columns"] = _lacking(name, found.lacking_columns)
     fields["committed"] = moment(fields.pop("committed_us"))
     fields["newest"] = moment(fields.pop("newest_us"))
     fields["bytes"] = size(found.bytes)
@@ -212,7 +209,24 @@ def _backfill_once(settings: CliSettings, tables: Tables, topics: Sequence[Topic
             continue
         say(settings, _sentence(name, done), {"topic": str(name), **plain(done)})
         code = max(code, _told_gaps(settings, done.gaps))
+        _told_lacking(settings, tables, name, done)
     return code
+
+
+def _told_lacking(settings: CliSettings, tables: Tables, topic: TopicName, done: Committed) -> None:
+    """Where somebody changes the table: queries do not tell a missing column from null."""
+    if done.objects and not settings.json:
+        lacking = tables.describe(topic).lacking_columns
+        if lacking:
+            echo(f"  {_lacking(topic, lacking)}")
+
+
+def _lacking(topic: TopicName, count: int) -> str:
+    return (
+        f"{plural(count, 'record')} {'is' if count == 1 else 'are'} in objects from before the "
+        f"newest columns, which are null for them, defaults or not: "
+        f"`sulina ledger rewrite {topic}` rewrites these objects"
+    )
 
 
 def _told_gaps(settings: CliSettings, gaps: Sequence[Gap]) -> ExitCode:
@@ -291,9 +305,10 @@ def rebuild(
 ) -> None:
     """Forget a table with its history, and make it anew from the objects."""
     confirm(settings, f"Forget the snapshots of the table of {topic}, and make it anew?", yes=yes)
-    name = TopicName.parse(topic)
-    done = _tables(lake, catalog, database, create=True).rebuild(name)
+    name, tables = TopicName.parse(topic), _tables(lake, catalog, database, create=True)
+    done = tables.rebuild(name)
     say(settings, _sentence(name, done), done)
+    _told_lacking(settings, tables, name, done)
 
 
 @table.command(

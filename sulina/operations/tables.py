@@ -24,6 +24,11 @@ class TableRow:
     objects: Count
     bytes: Count
     rejected: Annotated[Count, "Records whose payload does not fit the schema."]
+    lacking_columns: Annotated[
+        Count,
+        "Records in objects from before the newest typed columns, which are null for them until "
+        "`ledger.rewrite` rewrites these objects.",
+    ]
     snapshots: Count
     newest_us: Annotated[Count, "When the newest record in it was published; 0 if it has none."]
     committed_us: Annotated[Count, "When it was last changed; 0 if never."]

@@ -61,7 +61,7 @@ from sulina.tables.committing import Conflict
 from sulina.tables.data_file import data_file
 from sulina.tables.partitioning import changing, specs_for
 from sulina.tables.planning import CommitPlan, Extent, Extents, checksum
-from sulina.tables.totals import totals_of
+from sulina.tables.totals import totals_of, typed_ids
 
 _EXTENTS: Final = "sulina.extents"
 TOPIC: Final = "sulina.topic"
@@ -137,7 +137,7 @@ class IcebergTable:
                 for name, footer in footers.items()
             ]
             removed = list(self._removed(planned))
-            totals = totals_of(self._table).changed(added, removed)
+            totals = totals_of(self._table, schema).changed(added, removed, typed_ids(schema))
             summary = {_EXTENTS: _to_text(planned.extents), **totals.summary()}
             with changing(transaction, summary, removes=bool(removed)) as change:
                 for file in removed:

@@ -32,6 +32,8 @@ class TableState:
     bytes: int
     rejected: int
     """Payloads that do not fit their schema."""
+    lacking_columns: int
+    """Records that lack typed columns until their objects are rewritten."""
     newest_us: int
     """When the newest record was published; 0 if there is none."""
     committed_us: int
@@ -100,6 +102,7 @@ def state_of(table: Table) -> TableState:
         objects=total("total-data-files"),
         bytes=total("total-files-size"),
         rejected=totals.rejected,
+        lacking_columns=totals.lacking,
         newest_us=totals.newest_us if records else 0,
         committed_us=snapshot.timestamp_ms * 1000 if snapshot is not None else 0,
         snapshots=len(table.snapshots()),
@@ -131,22 +134,6 @@ def details_of(table: Table, snapshots: int) -> TableDetails:
             )
         )
     return TableDetails(state_of(table), columns, tuple(history))
-
-
-def lacking_columns(table: Table) -> int:
-    """How many records are in files without some typed column of the table.
-
-    Those columns are null for them, also where the schema has a default: Iceberg's format 2 knows
-    no defaults. Reads all manifests.
-    """
-    schema = table.schema()
-    typed = {
-        field.field_id
-        for name, field in ((name, schema.find_field(name)) for name in schema.column_names)
-        if name.partition(".")[0] == VALUE and field.field_type.is_primitive
-    }
-    files = (task.file for task in table.scan().plan_files())
-    return sum(file.record_count for file in files if typed - (file.value_counts or {}).keys())
 
 
 def sample_of(table: Table, most: int) -> tuple[SampleRow, ...]:

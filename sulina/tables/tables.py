@@ -36,7 +36,6 @@ from sulina.tables.showing import (
     TableDetails,
     TableState,
     details_of,
-    lacking_columns,
     sample_of,
     state_of,
 )
@@ -117,11 +116,6 @@ class Tables:
     def describe(self, topic: TopicName) -> TableState:
         """One of them."""
         return state_of(find_table(self._catalog, self._database, topic))
-
-    def lacking_columns(self, topic: TopicName) -> int:
-        """How many records of one of them lack typed columns until their objects are rewritten."""
-        with catalog_errors("read"):
-            return lacking_columns(find_table(self._catalog, self._database, topic))
 
     def details(self, topic: TopicName, snapshots: int = 20) -> TableDetails:
         """One of them with its columns and its newest snapshots."""

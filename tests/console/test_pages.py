@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -322,6 +323,11 @@ async def test_what_retention_would_remove_is_shown_before_it_is_changed(
     assert browser.errors == []
 
 
+@dataclass
+class Row:
+    name: str
+
+
 async def test_a_topic_becomes_a_table_and_its_rows_are_shown(browser: Browser, site: Site) -> None:
     async with site.client.producer("/default/tabled") as producer:
         await producer.send(b"a row of the table")
@@ -331,6 +337,14 @@ async def test_a_topic_becomes_a_table_and_its_rows_are_shown(browser: Browser, 
     await browser.click("Create the table")
     await browser.click("Create the table")
     await browser.sees("default__tabled", "The newest rows of the table", "a row of the table")
+    async with site.client.producer("/default/tabled", schema=Row) as typed:
+        await typed.send(Row("typed"))
+    await site.client.admin.ledgers.offload("/default/tabled")
+    while not all(each.key for each in await site.client.admin.ledgers.list("/default/tabled")):
+        await asyncio.sleep(0.05)
+    await browser.click("Bring it up to date")
+    await browser.click("Bring it up to date")
+    await browser.sees("null in these columns, defaults or not", "Rewrite objects")
     assert await browser.accessibility_problems() == []
     assert browser.errors == []
 

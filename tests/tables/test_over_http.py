@@ -52,7 +52,7 @@ async def test_tables_are_shown_over_http_and_as_metrics(tmp_path: Path) -> None
         assert (done["commits"], done["records"], done["complete"]) == (1, 4, True)
         [row] = await http.ok("GET", "/api/v1/tables")
         assert (row["topic"], row["records"], row["rejected"]) == (TOPIC, 4, 1)
-        assert row["newest_us"] > 0 and row["behind_seconds"] == 0
+        assert row["newest_us"] > 0 and row["behind_seconds"] == row["lacking_columns"] == 0
         shown = await http.ok("GET", f"{TABLE}?snapshots=5")
         assert {**row, **shown} == shown
         assert shown["partitions"] == [{"partition": 0, "first_offset": 0, "next_offset": 4}]
@@ -76,6 +76,7 @@ async def test_tables_are_shown_over_http_and_as_metrics(tmp_path: Path) -> None
         found = dict(line.rsplit(" ", 1) for line in text.splitlines())
         assert found[f"sulina_table_records{label}"] == "4"
         assert found[f"sulina_table_rejected_records{label}"] == "1"
+        assert found[f"sulina_table_lacking_records{label}"] == "0"
         assert float(found[f"sulina_table_behind_seconds{label}"]) > 0
         assert float(found[f"sulina_table_newest_age_seconds{label}"]) > 0
         assert found["sulina_table_read_failures_total"] == "0"

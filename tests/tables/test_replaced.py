@@ -79,6 +79,27 @@ def test_a_replacement_that_was_given_up_is_exchanged_back(
     assert offsets(tables) == list(range(60))
 
 
+def test_records_lack_columns_until_their_objects_are_rewritten_also_after_a_rollback(
+    lake: LakeFolder, tables: Tables
+) -> None:
+    definition = b'{"properties": {"id": {"type": "integer"}}}'
+    typed = table_schema((SchemaVersion(1, 1, "json_schema", definition),))
+    for _ in range(3):
+        lake.add(str(ORDERS), 10)
+    tables.backfill(ORDERS)
+    before = find_table(tables._catalog, "sulina", ORDERS).snapshots()[-1].snapshot_id
+    lake.replace(lake.objects()[:1], 1, typed)
+    lake.add(str(ORDERS), 5)
+    tables.backfill(ORDERS)
+    assert tables.describe(ORDERS).lacking_columns == 25
+    lake.replace(lake.objects()[2:3], 2, typed)
+    tables.backfill(ORDERS)
+    assert tables.describe(ORDERS).lacking_columns == 15
+    table = find_table(tables._catalog, "sulina", ORDERS)
+    table.manage_snapshots().rollback_to_snapshot(before).commit()
+    assert tables.describe(ORDERS).lacking_columns == 30
+
+
 def test_rewritten_objects_bring_their_typed_columns_with_them(
     lake: LakeFolder, tables: Tables
 ) -> None:

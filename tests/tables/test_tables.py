@@ -441,7 +441,10 @@ def test_a_table_says_how_many_records_read_null_instead_of_a_default(
 
     def lacking() -> int:
         assert run_command(["table", "backfill", str(ORDERS), *place]) == 0
-        capsys.readouterr()
+        told = "`sulina ledger rewrite /default/orders` rewrites" in capsys.readouterr().out
+        assert run_command(["table", "list", "--json", *place]) == 0
+        [listed] = json.loads(capsys.readouterr().out)
+        assert told == (listed["lacking_columns"] > 0)
         assert run_command(["table", "show", str(ORDERS), "--json", *place]) == 0
         return int(json.loads(capsys.readouterr().out)["lacking_columns"])
 

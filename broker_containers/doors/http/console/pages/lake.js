@@ -93,6 +93,10 @@ function Iceberg({ topic, table, reload }) {
   const update = may("topics", topic) && html`<${Act} small label=${table ? "Bring it up to date" : "Create the table"} title=${table ? "Bring it up to date" : "Create the table"}
     explain="Adds the objects of the topic that its table lacks." act=${() => post(path)} done=${reload}
     copy=${() => ({ cli: `sulina table backfill ${topic}`, verb: "POST", path })} />`;
+  const tier = `/topics/${topicPath(topic)}/tier/rewrite`;
+  const rewrite = may("topics", topic) && html`<${Act} small label="Rewrite objects" title="Rewrite objects that lack typed columns"
+    explain="Replaces them in the background by objects with the columns of all versions of the schema. Then bring the table up to date." act=${() => post(tier)} done=${reload}
+    copy=${() => ({ cli: `sulina ledger rewrite ${topic}`, verb: "POST", path: tier })} />`;
   return html`<h3>Iceberg table</h3>
     ${table ? html`<${Facts} rows=${[
       ["Table", html`<code>${table.table}</code>`],
@@ -102,8 +106,10 @@ function Iceberg({ topic, table, reload }) {
       ["Behind the topic", table.behind_seconds ? duration(table.behind_seconds) : "no"],
       ["Changed", html`<${Time} us=${table.committed_us} relative />`],
       ["Payloads that do not fit the schema", count(table.rejected)],
+      ["Rows that lack the newest columns", table.lacking_columns ? html`<${Pill} kind="warn">${count(table.lacking_columns)}<//>
+        <small>null in these columns, defaults or not, until their objects are rewritten</small>` : "none"],
     ]} />` : html`<p class="muted">The topic has no table yet.</p>`}
-    <p>${update}</p>`;
+    <p>${update} ${table?.lacking_columns > 0 && rewrite}</p>`;
 }
 
 const SIZE = 50;
