@@ -88,11 +88,11 @@ async def wait_erased(client: Client, topic: str, *keys: str) -> TopicErasure:
     return found
 
 
-async def compact(client: Client) -> None:
+async def compact(client: Client, *, to: int = 35) -> None:
     await client.admin.topics.policy(TOPIC, compact=True)
 
     async def done() -> bool:
-        return bool((await log_of(client, TOPIC))["compacted_to"] == 35)
+        return bool((await log_of(client, TOPIC))["compacted_to"] == to)
 
     await eventually(done)
 
@@ -155,6 +155,24 @@ async def test_what_was_in_flight_when_frames_were_cut_is_delivered_again(client
     async with client.consumer(TOPIC, "shared", type="shared") as consumer:
         again = await take(consumer, 17)
         assert [each.payload for each in again] == NEWEST[:2] + NEWEST[5:]
+        await ack_all(consumer, again)
+    assert (await look(client, TOPIC, "shared"))["backlog"] == 0
+
+
+async def test_a_frame_that_was_cut_behind_its_first_record_is_not_taken_for_the_whole(
+    client: Client,
+) -> None:
+    await subscribe(client, TOPIC, "shared", start=Start.earliest(), type="shared")
+    for number, keys in enumerate((KEYS, KEYS[1:5], KEYS)):
+        payloads = [b"%s %d" % (key.encode(), number) for key in keys]
+        await publish(client, TOPIC, payloads, keys=keys, batch_records=100)
+        await tier_all(client)
+    async with client.consumer(TOPIC, "shared", type="shared") as consumer:
+        await take(consumer, 24)
+        await compact(client, to=14)
+    async with client.consumer(TOPIC, "shared", type="shared") as consumer:
+        again = await take(consumer, 20)
+        assert [each.offset for each in again] == [0, *range(5, 24)]
         await ack_all(consumer, again)
     assert (await look(client, TOPIC, "shared"))["backlog"] == 0
 
