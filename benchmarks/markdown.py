@@ -98,7 +98,8 @@ def page(results: RunResults) -> str:
         f"![The same run](img/{PLOT.name})",
         "",
         f"The machine alone, between all cells: {yardsticks.sequential_mb_per_s:,.0f} MB/s with "
-        f"one fdatasync per MiB (the slowest reading {slowest_disk:,.0f}); a 4 KiB append with "
+        f"one fdatasync per MiB (the slowest reading {slowest_disk:,.0f}), "
+        f"{yardsticks.write_ns:.2f} ns of CPU a byte; a 4 KiB append with "
         f"fdatasync {sync.p50:.2f} / {sync.p99:.2f} / {sync.p999:.2f} ms (p50 / p99 / p99.9); "
         f"SHA-256 on all cores {yardsticks.hash_mb_per_s:,.0f} MB/s (the slowest "
         f"{slowest_hash:,.0f}). {len(results.noise)} of {turns} turns were not quiet"

@@ -35,6 +35,8 @@ class YardstickReading:
     """SHA-256 on all cores at once."""
     load: float
     """The load average of the last minute, which includes the cell before."""
+    write_ns: float = 0.0
+    """CPU nanoseconds per byte of the sequential write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ class Yardsticks:
     """SHA-256 on all cores at once."""
     slowest: tuple[float, float] = (0.0, 0.0)
     """The lowest sequential write and the lowest hash rate of all readings."""
+    write_ns: float = 0.0
+    """CPU nanoseconds per byte of the sequential write: what every journal pays. Much of it is the
+    first use of memory, which is expensive where a host lends it."""
 
 
 def join(readings: Sequence[YardstickReading]) -> Yardsticks:
@@ -63,31 +68,34 @@ def join(readings: Sequence[YardstickReading]) -> Yardsticks:
         median(reading.sync_per_s for reading in readings),
         median(hashed),
         (min(disk), min(hashed)),
+        median(reading.write_ns for reading in readings),
     )
 
 
 def take(folder: Path, seconds: float, rate: int, max_bytes: int) -> YardstickReading:
     """Measure in ``folder`` and delete the files. Blocks for about ``seconds``."""
     load = os.getloadavg()[0]
-    sequential = sequential_write(folder / "sequential", seconds * 0.4, max_bytes)
+    sequential, write_ns = sequential_write(folder / "sequential", seconds * 0.4, max_bytes)
     samples, per_s = paced_sync(folder / "sync", seconds * 0.4, rate)
-    return YardstickReading(sequential, samples, per_s, hashing(seconds * 0.2), load)
+    return YardstickReading(sequential, samples, per_s, hashing(seconds * 0.2), load, write_ns)
 
 
-def sequential_write(path: Path, seconds: float, max_bytes: int) -> float:
-    """MB/s (10^6 bytes) of sequential writes with an fdatasync after each MiB."""
+def sequential_write(path: Path, seconds: float, max_bytes: int) -> tuple[float, float]:
+    """MB/s (10^6 bytes) of sequential writes with an fdatasync after each MiB, and their CPU
+    nanoseconds per byte."""
     room = min(max_bytes, shutil.disk_usage(path.parent).free // 2)
     length = max(room // MIB, 1) * MIB
     block = os.urandom(MIB)
     with _preallocated(path, length) as file:
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.thread_time_ns()
         deadline = begun + seconds
         position = 0
         while position < length and time.perf_counter() < deadline:
             os.pwrite(file, block, position)
             os.fdatasync(file)
             position += MIB
-        return position / (time.perf_counter() - begun) / 1e6
+        used = time.thread_time_ns() - used
+        return position / (time.perf_counter() - begun) / 1e6, used / max(position, 1)
 
 
 def paced_sync(path: Path, seconds: float, rate: int) -> tuple[list[float], float]:
