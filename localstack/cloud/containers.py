@@ -88,6 +88,13 @@ class Containers:
         """The tasks whose container is ``kind``: broker, storage or etcd."""
         return [each for each in self.tasks if each.service.container["name"] == kind]
 
+    def count(self, service: str) -> tuple[int, int]:
+        """How many tasks of an ECS service run, and how many are about to."""
+        name = service.removeprefix(f"{self.prefix}-")
+        tasks = [each for each in self.tasks if each.service.name == name and not each.stopping]
+        running = sum(each.ready and each.child.running for each in tasks)
+        return running, len(tasks) - running
+
     async def start(self) -> None:
         """Start all tasks and wait until they are ready.
 

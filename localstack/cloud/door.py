@@ -1,9 +1,13 @@
-"""The API of Lambda and EMR Serverless: executes calls and job runs, passes the rest on to moto."""
+"""The APIs of Lambda, EMR Serverless and ECS: executes calls and job runs, and counts tasks.
+
+The rest is passed on to moto, which would say that no task runs.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -11,6 +15,8 @@ from localstack.cloud.forwarding import Forwarding, Handler
 from localstack.cloud.functions import RUNTIME, FunctionError, FunctionRunner
 from localstack.cloud.job_runs import JobRun, JobRunner
 from sulina.errors import NotFound, SulinaError
+
+_DESCRIBE_SERVICES: Final = "AmazonEC2ContainerServiceV20141113.DescribeServices"
 
 
 class Door(Forwarding):
@@ -20,6 +26,8 @@ class Door(Forwarding):
         super().__init__(moto)
         self._functions = functions
         self._jobs = jobs
+        self.count_tasks: Callable[[str], tuple[int, int]] = lambda service: (0, 0)
+        """How many tasks of an ECS service run, and how many are about to."""
         runtime = f"/{RUNTIME}/{{name}}/2018-06-01/runtime/invocation"
         runs = "/applications/{application}/jobruns"
         self.middlewares = [_errors]
@@ -31,6 +39,7 @@ class Door(Forwarding):
             web.get(runs, self._list_runs),
             web.get(f"{runs}/{{run}}", self._get_run),
             web.delete(f"{runs}/{{run}}", self._cancel_run),
+            web.post("/", self._container_service),
             web.route("*", "/{path:.*}", self.pass_on),
         ]
 
@@ -88,6 +97,18 @@ class Door(Forwarding):
         run = self._run(request)
         self._jobs.cancel(run.id)
         return _json(run.described())
+
+    async def _container_service(self, request: web.Request) -> web.Response:
+        answer = await self.pass_on(request)
+        if request.headers.get("X-Amz-Target") != _DESCRIBE_SERVICES or answer.status != 200:
+            return answer
+        assert isinstance(answer.body, bytes)
+        described = json.loads(answer.body)
+        for service in described["services"]:
+            running, pending = self.count_tasks(service["serviceName"])
+            for each in (service, *service.get("deployments", ())[:1]):
+                each |= {"runningCount": running, "pendingCount": pending}
+        return _json(described)
 
     def _run(self, request: web.Request) -> JobRun:
         return self._jobs.find(request.match_info["run"])

@@ -39,8 +39,8 @@ _VARIABLES: Final = {
     "secretsmanager": "SECRETS_MANAGER",
 }
 """How AWS's tools call a service in ``AWS_ENDPOINT_URL_<name>``, where it is not boto3's name."""
-RUN_HERE: Final = ("lambda", "emr-serverless")
-"""The services whose calls are executed by this package, and otherwise passed on to moto."""
+RUN_HERE: Final = ("lambda", "emr-serverless", "ecs")
+"""The services whose calls this package executes or completes, and otherwise passes on to moto."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,8 @@ async def running_cloud(
         stack_of_parts.push_async_callback(functions.stop)
         jobs = JobRunner(account, variables, folder / "jobs", clock, tell)
         moto = endpoints.elsewhere.get("lambda", endpoints.url)
-        runner = await stack_of_parts.enter_async_context(Door(functions, jobs, moto))
+        door = Door(functions, jobs, moto)
+        runner = await stack_of_parts.enter_async_context(door)
         variables |= endpoints.variables(runner)
         containers = Containers(
             account,
@@ -151,6 +152,7 @@ async def running_cloud(
             tell,
         )
         stack_of_parts.push_async_callback(containers.stop, _STOP_SECONDS)
+        door.count_tasks = containers.count
         members = sum(each.member for each in services.values())
         tell(f"starting {members} etcd members and storage nodes, then brokers")
         await containers.start()

@@ -76,6 +76,7 @@ def test_a_message_is_tiered_cataloged_and_counted_by_the_scheduled_job(tmp_path
         asyncio.run(_publish_and_tier(cloud, "/default/t", [b"one", b"two", b"three"]))
 
         lake, outputs = cloud.ready["aws"]["bucket"], cloud.ready["outputs"]
+        assert _counts(cloud, outputs) == {"desiredCount": 1, "runningCount": 1, "pendingCount": 0}
         tiered = _wait(lambda: _rows(cloud, lake, "ledgers/namespace=default/", "payload"))
         assert tiered == [{"payload": text} for text in (b"one", b"two", b"three")]
         assert _wait(lambda: _in_table(cloud)) == 3
@@ -115,6 +116,15 @@ async def _publish_and_tier(cloud: CloudUp, topic: str, payloads: list[bytes]) -
         async with client.producer(topic) as producer:
             await producer.send_many(payloads)
         await client.admin("ledger.offload", {"topic": topic})
+
+
+def _counts(cloud: CloudUp, outputs: dict[str, Any]) -> dict[str, int]:
+    """How many brokers there are, as `aws ecs describe-services` says."""
+    found = cloud.aws("ecs").describe_services(
+        cluster=outputs["cluster"], services=[outputs["service"]]
+    )
+    [service] = found["services"]
+    return {name: service[name] for name in ("desiredCount", "runningCount", "pendingCount")}
 
 
 def _in_table(cloud: CloudUp) -> int:

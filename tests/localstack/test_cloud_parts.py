@@ -14,7 +14,7 @@ from infra.config.emulated import check_emulated
 from localstack.cloud.addresses import AddressBook
 from localstack.cloud.balancer import check_free
 from localstack.cloud.definitions import ServiceDefinition, task_process
-from localstack.cloud.endpoints import IN_LOCALSTACK, IN_MOTO, Endpoints
+from localstack.cloud.endpoints import IN_LOCALSTACK, IN_MOTO, RUN_HERE, Endpoints
 from localstack.cloud.engine import EngineProject, provider_settings
 from localstack.cloud.scaling import TargetTracking
 from localstack.cloud.schedules import minutes_of
@@ -34,7 +34,7 @@ def test_the_variables_name_services_as_aws_libraries_do(tmp_path: Path) -> None
     assert given["AWS_ENDPOINT_URL"] == "http://localstack"
     for service in IN_MOTO:
         name = session.get_service_model(service).service_id.upper().replace(" ", "_")
-        wanted = "runner" if service in ("lambda", "emr-serverless") else "moto"
+        wanted = "runner" if service in RUN_HERE else "moto"
         assert given[f"AWS_ENDPOINT_URL_{name}"] == f"http://{wanted}", service
 
 
