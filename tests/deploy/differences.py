@@ -27,11 +27,6 @@ class Difference:
 
 DIFFERENCES: Final = (
     Difference(
-        "ec2/vpcEndpoint:VpcEndpoint",
-        frozenset({"policy"}),
-        "LocalStack returns the policy of an endpoint without its version",
-    ),
-    Difference(
         "s3/bucket:Bucket",
         frozenset({"tags", "tagsAll"}),
         "moto forgets tags that are part of the creation of a bucket",
