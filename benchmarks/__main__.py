@@ -47,8 +47,10 @@ def list_systems(console: Console) -> int:
     """List the systems that can be measured on this machine."""
     for system in SYSTEMS.values():
         reason = system.unavailable()
-        ready = f"[green]ready[/], {system.version()}"
-        state = ready if reason is None else f"[yellow]{escape(reason)}[/]"
+        if reason is None:
+            state = f"[green]ready[/], {escape(system.version())}"
+        else:
+            state = f"[yellow]{escape(reason)}[/]"
         console.print(f"{system.name:<17} {system.title:<32} {state}", highlight=False)
     return 0
 

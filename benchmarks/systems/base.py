@@ -202,6 +202,9 @@ def find_program(name: str) -> str | None:
 
 
 def output_of(command: Sequence[str]) -> str:
-    """The output of a short command."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    """The output of a short command; empty if the program is not installed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except FileNotFoundError:
+        return ""
     return (done.stdout or done.stderr).strip()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from benchmarks import fetch
+from benchmarks.__main__ import list_systems
 from benchmarks.systems import SYSTEMS
 
 
@@ -33,6 +36,15 @@ def test_without_server_and_tool_one_sentence_says_how_to_get_both(
 def test_a_variable_that_names_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_HOME", "/nowhere")
     assert fetch.KAFKA.missing() == "Kafka is not measured: KAFKA_HOME=/nowhere does not exist"
+
+
+def test_the_list_of_systems_says_what_each_of_the_missing_ones_needs() -> None:
+    console = Console(record=True, width=500, file=io.StringIO())
+    assert list_systems(console) == 0
+    lines = {line.split()[0]: line for line in console.export_text().splitlines()}
+    assert lines.keys() == SYSTEMS.keys()
+    assert "set DANUBE_BROKER" in lines["danube"]
+    assert "Java" in lines["kafka"]
 
 
 def test_a_folder_that_is_given_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
