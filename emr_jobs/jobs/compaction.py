@@ -15,6 +15,7 @@ from emr_jobs.jobs import running
 from emr_jobs.jobs.compacted import CompactedTable, Uncompacted, todo
 from emr_jobs.jobs.running import DONE, Result
 from emr_jobs.jobs.stores import read_records, spark_path
+from emr_jobs.source.columns import DEFAULT
 from emr_jobs.source.objects import existing_parts
 from emr_jobs.source.options import StoreLocation, parse_options
 from emr_jobs.source.storage import LakeStorage
@@ -75,8 +76,17 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
 
 
 def _range(piece: Uncompacted) -> dict[str, str]:
-    """The options that select one topic partition's new records."""
-    return {"topic": piece.name, "startOffset": str(piece.start), "endOffset": str(piece.end)}
+    """The options that select one topic partition's new records.
+
+    Without typed columns, which differ between topics, and between objects of one topic.
+    """
+    start, end = str(piece.start), str(piece.end)
+    return {
+        "topic": piece.name,
+        "startOffset": start,
+        "endOffset": end,
+        "columns": ",".join(DEFAULT),
+    }
 
 
 def _write(spark: SparkSession, frames: list[DataFrame], path: str, file_records: int) -> None:

@@ -80,6 +80,13 @@ def main(argv: Sequence[str]) -> int:
     arguments.add_argument(
         "--schema-version", default="", help="read the columns of this version, not of all"
     )
+    arguments.add_argument(
+        "--on-bad-payload",
+        default="",
+        choices=("fail", "null"),
+        help="what to do with a payload that does not fit its schema: fail (default), or null, "
+        "with the reason in the column value_error",
+    )
     return running.run(arguments.parse_args(argv), work)
 
 
@@ -103,6 +110,7 @@ def work(arguments: argparse.Namespace) -> tuple[int, Result]:
         subject=arguments.subject,
         token=arguments.token if arguments.registry else "",
         version=arguments.schema_version,
+        onBadPayload=arguments.on_bad_payload,
     )
     records.createOrReplaceTempView("records")
     order = [each.strip() for each in arguments.order_by.split(",") if each.strip()]

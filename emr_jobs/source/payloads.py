@@ -72,8 +72,8 @@ def _bad(rows: Any, typed: Typed, topic: TopicName) -> Refused:
         at = f"record {rows.column(OFFSET)[index].as_py()}"
     return Refused(
         f"the payload of {at} of {topic} does not match its schema: "
-        f"{typed.error[index].as_py()}. With the option onBadPayload=null, such values become "
-        "null, and the column value_error has the reason"
+        f"{typed.error[index].as_py()}. With the option onBadPayload=null (of a job: "
+        "--on-bad-payload null), such values become null, and the column value_error has the reason"
     )
 
 

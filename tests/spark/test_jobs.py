@@ -20,6 +20,8 @@ from emr_jobs.jobs.auditing import audit_object
 from emr_jobs.source.objects import list_parts
 from emr_jobs.source.options import ReadBounds, ReadOptions, StoreLocation, TopicPatterns
 from emr_jobs.source.storage import LakeStorage
+from sulina.lake.typed.schema_version import SchemaVersion
+from sulina.lake.typed.table import table_schema
 from tests.spark.lake_folder import NOON, LakeFolder, key_of
 from tests.support.server import SulinaProcess
 
@@ -284,6 +286,21 @@ def test_compaction_adds_each_record_once_over_runs_and_failures(
     assert pq.ParquetFile(compacted[0]).metadata.row_group(0).column(0).statistics is not None
 
 
+def test_topics_with_and_without_typed_columns_are_compacted_into_one_table(
+    spark: SparkSession, lake: LakeFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    definition = b'{"properties": {"id": {"type": "integer"}}}'
+    typed = table_schema((SchemaVersion(1, 1, "json_schema", definition),))
+    lake.add(ORDERS, 10)
+    lake.add("/default/typed", 5, table=typed)
+    table = tmp_path / "table"
+    assert compaction.main([*source(lake, "/default/*"), "--table", str(table)]) == 0
+    assert result(capsys)["records"] == 15
+    rows = pq.read_table(table / "data")
+    assert len(rows) == 15 and "payload" in rows.schema.names
+    assert not {"value", "value_error"} & set(rows.schema.names)  # each topic has others
+
+
 # ---- replay ----
 
 
@@ -294,6 +311,7 @@ def test_a_query_is_replayed_into_a_topic_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lake.add(ORDERS, 30)
+    lake.add(ORDERS, 1, payloads=[b"not JSON"])
     schema = '{"type": "object", "properties": {"id": {"type": "integer"}}}'
     arguments = [
         *(*source(lake), "--payload", "json", "--payload-schema", schema),
@@ -301,8 +319,10 @@ def test_a_query_is_replayed_into_a_topic_once(
         *("--url", shared_sulina_process.url, "--to", "/default/replayed"),
         *("--producer", "fix-1", "--order-by", "id"),
     ]
+    assert replay_query.main(arguments) == 2
+    assert "--on-bad-payload null" in capsys.readouterr().err
     for _ in range(2):
-        assert replay_query.main(arguments) == 0
+        assert replay_query.main([*arguments, "--on-bad-payload", "null"]) == 0
         assert result(capsys)["records"] == 15
 
     async def read() -> list[int]:
