@@ -28,8 +28,9 @@ MOTO_PORT: Final = 4567
 """The ports in the file of the stack ``localstack``."""
 _LIST_SECONDS: Final = 60.0
 _NOT_PASSED: Final = ("AWS_", "PULUMI_CONFIG", "PULUMI_BACKEND", "PULUMI_STACK")
-CREATED: Final = b'"resOutputsEvent"'
-"""In the engine's output, once per resource."""
+_CREATED: Final = re.compile(
+    rb'"resOutputsEvent":\{"metadata":\{"op":"create","urn":"[^"]*","type":"(?!sulina:|pulumi:)'
+)
 
 
 def find_pulumi() -> str:
@@ -59,6 +60,11 @@ def find_pulumi() -> str:
                 f"run `pulumi plugin install resource {name} {version}`"
             )
     return pulumi
+
+
+def created_resources(output: bytes) -> int:
+    """How many resources the engine has created so far; components are none."""
+    return len(_CREATED.findall(output))
 
 
 def provider_settings(localstack: str, moto: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from localstack.cloud.endpoints import Endpoints
-from localstack.cloud.engine import CREATED, EngineProject, provider_settings
+from localstack.cloud.engine import EngineProject, created_resources, provider_settings
 from localstack.deployment.account import EmulatedAccount
 from localstack.environments import ROOT
 from localstack.gateway.completions import for_moto
@@ -85,7 +85,7 @@ async def _under_engine(
             child = ChildProcess(
                 project.command(*arguments), log, folder=ROOT, environment=project.variables
             )
-            await _finish(child, log, clock, tell, lambda: log.read_bytes().count(CREATED))
+            await _finish(child, log, clock, tell, lambda: created_resources(log.read_bytes()))
     done = await asyncio.to_thread(
         subprocess.run,
         project.command("stack", "output", "--json", "--show-secrets"),

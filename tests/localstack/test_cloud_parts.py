@@ -15,7 +15,7 @@ from localstack.cloud.addresses import AddressBook
 from localstack.cloud.balancer import check_free
 from localstack.cloud.definitions import ServiceDefinition, task_process
 from localstack.cloud.endpoints import IN_LOCALSTACK, IN_MOTO, RUN_HERE, Endpoints
-from localstack.cloud.engine import EngineProject, provider_settings
+from localstack.cloud.engine import EngineProject, created_resources, provider_settings
 from localstack.cloud.scaling import TargetTracking
 from localstack.cloud.schedules import minutes_of
 from localstack.emulators.credentials import Credentials
@@ -73,6 +73,15 @@ def test_the_engine_gets_a_project_that_can_not_reach_the_real_aws(tmp_path: Pat
     assert config["aws:httpsProxy"] == "http://127.0.0.1:1"
     assert config["sulina:brokerMin"] == "1"
     assert project.variables["PULUMI_BACKEND_URL"].startswith(f"file://{tmp_path}")
+
+
+def test_the_engine_s_progress_counts_resources_and_no_components() -> None:
+    about = '{"resOutputsEvent":{"metadata":{"op":"create","urn":"urn:a::b","type":"%s"}}}\n'
+    kinds = ("aws:sqs/queue:Queue", "sulina:infra:Lake", "pulumi:pulumi:Stack")
+    begun = '{"resourcePreEvent":{"metadata":{"op":"create","urn":"urn:a::b"}}}\n'
+    output = "".join([begun, *(about % kind for kind in kinds)])
+
+    assert created_resources(output.encode()) == 1
 
 
 def test_the_stacks_file_finds_each_service_where_the_cloud_has_it() -> None:
