@@ -32,7 +32,7 @@ _EXAMPLES = """\
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
+    arguments = running.parser("compaction", __doc__, _EXAMPLES)
     arguments.add_argument("--table", required=True, help="the table: a folder or a URL")
     arguments.add_argument(
         "--file-records",

@@ -44,7 +44,7 @@ _NOTHING_TO_JUDGE: Final = "it is empty"
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
+    arguments = running.parser("erase", __doc__, _EXAMPLES)
     add = arguments.add_argument
     add("--where", required=True, help="SQL condition; records for which it is true are erased")
     add("--url", required=True, help="broker URL: sulina://broker:6655")

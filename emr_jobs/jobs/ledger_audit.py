@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The job's options."""
-    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES)
+    arguments = running.parser("ledger_audit", __doc__, _EXAMPLES)
     arguments.add_argument(
         "--late-seconds",
         type=float,

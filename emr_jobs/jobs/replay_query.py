@@ -34,7 +34,7 @@ _RECORD = ("payload", "key", "attributes")
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES, tables=True)
+    arguments = running.parser("replay_query", __doc__, _EXAMPLES, tables=True)
     running.add_clock_skew(arguments)
     arguments.add_argument("--query", required=True, help="SQL query on the view records")
     arguments.add_argument("--url", required=True, help="broker URL: sulina://broker:6655")

@@ -52,15 +52,13 @@ _SPARK_VARIABLES: Final = {"PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME
 Result = dict[str, Any]
 
 
-def parser(
-    module: str, what: str, examples: str, *, tables: bool = False
-) -> argparse.ArgumentParser:
+def parser(job: str, what: str, examples: str, *, tables: bool = False) -> argparse.ArgumentParser:
     """A parser with the arguments that all jobs have, including those that select records.
 
     With ``tables``, the records may also be those of an Iceberg table.
     """
     found = argparse.ArgumentParser(
-        prog=f"python -m {module}",
+        prog=f"python -m emr_jobs.jobs.{job}",
         description=what,
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -32,7 +32,7 @@ _WINDOW = re.compile(rf"(0*[1-9]\d{{0,8}} {_UNIT}( |$))+", re.IGNORECASE)
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES, tables=True)
+    arguments = running.parser("topic_statistics", __doc__, _EXAMPLES, tables=True)
     running.add_clock_skew(arguments)
     arguments.add_argument(
         "--window",

@@ -42,7 +42,7 @@ _CONFLICTS: Final = ("ValidationException", "CommitFailedException", "conflictin
 
 def main(argv: Sequence[str]) -> int:
     """Run the job."""
-    arguments = running.parser(__spec__.name, __doc__, _EXAMPLES, tables=True)
+    arguments = running.parser("upsert", __doc__, _EXAMPLES, tables=True)
     add = arguments.add_argument
     add("--table", required=True, help="the table of newest rows: catalog.database.table")
     add("--registry", default="", help="schema registry URL, for the column value")

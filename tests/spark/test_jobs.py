@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -344,6 +346,10 @@ def test_help_has_examples_and_mistakes_are_sentences(
             job.main(["--help"])
         assert ended.value.code == 0
         assert f"python -m {job.__name__}" in capsys.readouterr().out.partition("examples:")[2]
+    file = subprocess.run(  # as spark-submit runs it
+        [sys.executable, replay_query.__file__, "--help"], capture_output=True, text=True
+    )
+    assert file.stdout.startswith("usage: python -m emr_jobs.jobs.replay_query")
     assert ledger_audit.main(source(lake, "orders")) == 2
     assert "is not a topic name" in capsys.readouterr().err
     assert replay_query.main([*source(lake), *_REPLAY, "--producer", "x"]) == 2
