@@ -161,6 +161,17 @@ class TableWatch:
             samples = [(labels, value(seen)) for labels, seen in shown]
             text.gauge(f"sulina_table_{name}", help_, samples)
         text.counter(
+            "sulina_table_commits_total",
+            "Commits to the topic's table.",
+            [(labels, seen.state.commits) for labels, seen in shown],
+        )
+        text.counter(
+            "sulina_table_conflicts_total",
+            "Attempts to commit to the topic's table that failed because it had changed, or whose "
+            "answer was lost, of those that succeeded later.",
+            [(labels, seen.state.conflicts) for labels, seen in shown],
+        )
+        text.counter(
             "sulina_table_read_failures_total",
             "How often the catalog of tables could not be read.",
             self.failures,

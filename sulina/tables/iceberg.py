@@ -115,6 +115,8 @@ class IcebergTable:
         self._table = table
         self._url_of = url_of
         self._footer_of = footer_of
+        self._failed = 0
+        """Attempts to commit since the last one that succeeded."""
 
     @property
     def table(self) -> Table:
@@ -137,7 +139,8 @@ class IcebergTable:
                 for name, footer in footers.items()
             ]
             removed = list(self._removed(planned))
-            totals = totals_of(self._table, schema).changed(added, removed, typed_ids(schema))
+            before, typed = totals_of(self._table, schema), typed_ids(schema)
+            totals = before.changed(added, removed, typed, self._failed)
             summary = {_EXTENTS: _to_text(planned.extents), **totals.summary()}
             with changing(transaction, summary, removes=bool(removed)) as change:
                 for file in removed:
@@ -145,11 +148,14 @@ class IcebergTable:
                 for file in added:
                     change.append_data_file(file)
             transaction.commit_transaction()
+            self._failed = 0
         except CommitFailedException as error:
+            self._failed += 1
             raise Conflict(str(error)) from None
         except SulinaError:
             raise
         except Exception as error:  # of the catalog's client or of its store: any library
+            self._failed += 1
             raise UnknownOutcome(f"the catalog did not confirm the commit: {error}") from error
 
     def files(self, partition: int) -> dict[ObjectName, int]:

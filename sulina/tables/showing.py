@@ -38,6 +38,9 @@ class TableState:
     """When the newest record was published; 0 if there is none."""
     committed_us: int
     """When the newest snapshot was committed; 0 if there is none."""
+    commits: int
+    conflicts: int
+    """Attempts to commit that failed because the table had changed, or whose answer was lost."""
     snapshots: int
     metadata: str
     """Where the current metadata is, for engines that open a table by it."""
@@ -105,6 +108,8 @@ def state_of(table: Table) -> TableState:
         lacking_columns=totals.lacking,
         newest_us=totals.newest_us if records else 0,
         committed_us=snapshot.timestamp_ms * 1000 if snapshot is not None else 0,
+        commits=totals.commits,
+        conflicts=totals.conflicts,
         snapshots=len(table.snapshots()),
         metadata=table.metadata_location,
         partitions=extents_of(table),

@@ -1,14 +1,15 @@
-"""What a table says of its records as a whole: the newest one's time, how many are rejected, and
-how many lack typed columns.
+"""What a table says of its records as a whole: the newest one's time, how many are rejected, how
+many lack typed columns, and how it was committed.
 
 All are in the summary of each snapshot that we commit, so that nobody has to read manifests to
-show them. After a snapshot by somebody else they come from the bounds and counts of the files.
+show them. After a snapshot by somebody else they come from the bounds and counts of the files, and
+commits are counted anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.conversions import from_bytes
@@ -23,6 +24,8 @@ from sulina.tables.columns import TIME_ID
 _NEWEST: Final = "sulina.newest-us"
 _REJECTED: Final = "sulina.rejected"
 _LACKING: Final = "sulina.lacking-columns"
+_COMMITS: Final = "sulina.commits"
+_CONFLICTS: Final = "sulina.conflicts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,19 @@ class Totals:
     lacking: int = 0
     """Records in files without some typed column of the table: it is null for them, also where the
     schema has a default, because Iceberg's format 2 knows none."""
+    commits: int = 0
+    conflicts: int = 0
+    """Attempts that failed because the table had changed meanwhile, or whose answer was lost."""
 
     def changed(
-        self, added: Iterable[DataFile], removed: Iterable[DataFile], typed: Set[int]
+        self,
+        added: Iterable[DataFile],
+        removed: Iterable[DataFile],
+        typed: Set[int],
+        conflicts: int = 0,
     ) -> Totals:
-        """After a commit to a table with these typed columns, which the totals know already.
+        """After a commit to a table with these typed columns, which the totals know already, and
+        so many failed attempts.
 
         The newest time stays, because what is removed is the oldest.
         """
@@ -52,11 +63,17 @@ class Totals:
         for file in removed:
             rejected -= rejected_in(file)
             lacking -= _lacking_in(file, typed)
-        return Totals(newest, rejected, lacking)
+        return Totals(newest, rejected, lacking, self.commits + 1, self.conflicts + conflicts)
 
     def summary(self) -> dict[str, str]:
         """For the summary of a snapshot."""
-        numbers = {_NEWEST: self.newest_us, _REJECTED: self.rejected, _LACKING: self.lacking}
+        numbers = {
+            _NEWEST: self.newest_us,
+            _REJECTED: self.rejected,
+            _LACKING: self.lacking,
+            _COMMITS: self.commits,
+            _CONFLICTS: self.conflicts,
+        }
         return {name: str(number) for name, number in numbers.items()}
 
 
@@ -75,8 +92,11 @@ def totals_of(table: Table, schema: Schema | None = None) -> Totals:
         if newest is not None and rejected is not None and lacking is not None:
             if typed != typed_ids(table.schema()):  # a column comes with the first file that has it
                 lacking = snapshot.summary.get("total-records")
-            return Totals(int(newest), int(rejected), int(lacking or 0))
-    return Totals().changed((task.file for task in table.scan().plan_files()), (), typed)
+            commits, conflicts = (snapshot.summary.get(name) for name in (_COMMITS, _CONFLICTS))
+            counts = (rejected, lacking, commits, conflicts)
+            return Totals(int(newest), *(int(count or 0) for count in counts))
+    files = (task.file for task in table.scan().plan_files())
+    return replace(Totals().changed(files, (), typed), commits=0)
 
 
 def typed_ids(schema: Schema) -> frozenset[int]:

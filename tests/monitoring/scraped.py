@@ -17,8 +17,8 @@ _RARE = {
     **{
         f"sulina_table_{name}": ["topic"]
         for name in (
-            *("behind_seconds", "lacking_records", "newest_age_seconds", "objects", "records"),
-            *("rejected_records", "snapshots"),
+            *("behind_seconds", "commits_total", "conflicts_total", "lacking_records"),
+            *("newest_age_seconds", "objects", "records", "rejected_records", "snapshots"),
         )
     },
 }

@@ -77,6 +77,8 @@ async def test_tables_are_shown_over_http_and_as_metrics(tmp_path: Path) -> None
         assert found[f"sulina_table_records{label}"] == "4"
         assert found[f"sulina_table_rejected_records{label}"] == "1"
         assert found[f"sulina_table_lacking_records{label}"] == "0"
+        assert found[f"sulina_table_commits_total{label}"] == "1"
+        assert found[f"sulina_table_conflicts_total{label}"] == "0"
         assert float(found[f"sulina_table_behind_seconds{label}"]) > 0
         assert float(found[f"sulina_table_newest_age_seconds{label}"]) > 0
         assert found["sulina_table_read_failures_total"] == "0"

@@ -215,6 +215,8 @@ def test_a_commit_whose_answer_is_lost_is_neither_repeated_nor_missing(
     monkeypatch.setattr(type(tables._catalog), "commit_table", lossy)
     assert tables.backfill(ORDERS).conflicts == 1
     assert offsets(tables) == list(range(20))
+    shown = tables.describe(ORDERS)
+    assert (shown.commits, shown.conflicts) == (2, lost == "before")
 
 
 def test_after_a_rollback_the_table_takes_the_same_objects_again(
