@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from sulina.errors import NotFound, Refused, Unavailable
@@ -20,6 +21,10 @@ except ImportError:
     raise Refused("tables need pyiceberg: pip install 'sulina[tables]'") from None
 
 
+_SQL_ATTEMPTS: Final = 3
+"""Who opens a new file makes its two tables, and fails if another was faster with one of them."""
+
+
 def open_catalog(url: str, lake: LakePlace, *, create: bool = True) -> Catalog:
     """The catalog of ``url``, which stores metadata next to ``lake``. Blocks.
 
@@ -29,6 +34,7 @@ def open_catalog(url: str, lake: LakePlace, *, create: bool = True) -> Catalog:
     place = urlsplit(url)
     store = {"s3.endpoint": lake.endpoint, "s3.region": lake.region}
     settings = {name: value for name, value in store.items() if value}
+    attempts = 1
     match place.scheme:
         case "sqlite" if not place.netloc:
             file = Path(unquote(place.path)[1:])
@@ -40,6 +46,7 @@ def open_catalog(url: str, lake: LakePlace, *, create: bool = True) -> Catalog:
                     "`sulina table backfill --all` make it"
                 )
             settings |= {"type": "sql", "uri": url, "warehouse": lake.url}
+            attempts = _SQL_ATTEMPTS
         case "glue":
             settings |= {"type": "glue"} | ({"glue.region": place.path} if place.path else {})
         case "http" | "https":
@@ -51,10 +58,15 @@ def open_catalog(url: str, lake: LakePlace, *, create: bool = True) -> Catalog:
                 f"{url!r} is not a catalog: write sqlite:///folder/catalog.db, glue:region, or the "
                 "http:// address of a REST catalog"
             )
-    try:
-        return load_catalog("sulina", **settings)
-    except Exception as error:  # of the catalog's client: any library
-        raise Unavailable(f"the catalog {url} could not be opened: {reason(error)}") from error
+    while True:
+        attempts -= 1
+        try:
+            return load_catalog("sulina", **settings)
+        except Exception as error:  # of the catalog's client: any library
+            if not attempts:
+                raise Unavailable(
+                    f"the catalog {url} could not be opened: {reason(error)}"
+                ) from error
 
 
 def reason(error: BaseException) -> str:

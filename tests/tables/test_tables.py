@@ -262,6 +262,27 @@ def test_a_table_is_made_anew_from_the_objects(lake: LakeFolder, tables: Tables)
     assert tables.describe(ORDERS).records == 30
 
 
+def test_a_catalog_that_several_open_at_once_is_made_for_all(tmp_path: Path) -> None:
+    place, failures = LakePlace.parse(str(tmp_path)), list[BaseException]()
+    for number in range(5):
+        at_once = threading.Barrier(3)
+
+        def make(url: str, at_once: threading.Barrier) -> None:
+            at_once.wait()
+            try:
+                open_catalog(url, place).list_namespaces()
+            except BaseException as error:
+                failures.append(error)
+
+        url = f"sqlite:///{tmp_path}/{number}.db"
+        threads = [threading.Thread(target=make, args=(url, at_once)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+
+
 def test_what_does_not_exist_is_told(lake: LakeFolder, tables: Tables, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="has no folder ledgers"):
         tables.backfill(ORDERS)
