@@ -28,6 +28,7 @@ STORM_IN_FLIGHT = 64
 async def connections(count: int, seconds: float, out: Path) -> dict[str, Any]:
     """``count`` clients with a connection and a topic each: idle, 1 % active, and after kill -9."""
     with scaled_server(out) as server:
+        await server.lift_quotas()
         empty, own_empty = server.memory(), _own_memory()
         async with AsyncExitStack() as stack:
             producers: list[Producer] = []

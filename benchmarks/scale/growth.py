@@ -41,6 +41,7 @@ async def _loops(
 ) -> dict[str, Any]:
     payload = os.urandom(RECORD)
     with scaled_server(out) as server:
+        await server.lift_quotas()
         empty = server.memory()
         async with server.connect() as client, AsyncExitStack() as stack:
             opened: list[Producer] = []

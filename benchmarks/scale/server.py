@@ -36,6 +36,11 @@ class ScaledServer:
         """A client that waits long for a busy server."""
         return sulina.connect(self.url, connect_timeout=120.0, operation_timeout=300.0)
 
+    async def lift_quotas(self) -> None:
+        """Let there be more topics and producers than a namespace may have by default."""
+        async with self.connect() as client:
+            await client.admin.quotas.namespace("default", topics=0, producers=0)
+
     def memory(self) -> int:
         """Bytes resident."""
         return resident(self.process.tree())
