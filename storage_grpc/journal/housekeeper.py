@@ -79,6 +79,11 @@ class Housekeeper:
         await self._disk.replace(index_name(file.sequence), pack_contents(contents))
         file.sealed = True
 
+    async def seal_all(self) -> None:
+        """Seal all files after the stop was recorded, which may have begun a new one."""
+        for file in [file for file in self._index.files.values() if not file.sealed]:
+            await self.seal(file, stopped=file is self._writer.file)
+
     async def _run(self, committer: JournalCommitter) -> None:
         while True:
             last_round = self._stopping

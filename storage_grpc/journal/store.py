@@ -252,7 +252,7 @@ class JournalStore:
         with suppress(StorageFull, StorageFailed):
             if self._writer.file is not None and clean:
                 await self._committer.control(RecordKind.STOP, 0)
-                await self._housekeeper.seal(self._writer.file, stopped=True)
+                await self._housekeeper.seal_all()
         await self._committer.stop()
         with suppress(StorageFailed):
             await self._writer.close()

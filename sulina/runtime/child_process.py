@@ -101,8 +101,13 @@ class ChildProcess:
                 raise Refused(f"{self._command[0]} cannot be run: {error.strerror}") from None
 
     def freeze(self) -> None:
-        """Pause it (SIGSTOP): its connections stay open, but it does not answer."""
-        self._send(signal.SIGSTOP)
+        """Pause it (SIGSTOP): its connections stay open, but it does not answer.
+
+        Blocks until all its threads are paused, which takes a moment on a busy machine.
+        """
+        if self.running:
+            self._send(signal.SIGSTOP)
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """Resume it (SIGCONT)."""

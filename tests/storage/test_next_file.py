@@ -63,6 +63,10 @@ async def test_a_file_that_was_prepared_and_not_used_goes_away_at_the_next_start
     killed = disk.copy()
     await store.close()
     assert len(disk.content(SECOND)) < PREPARED
+    store = await open_journal(disk)
+    assert store.recovery.stopped
+    assert store.recovery.scanned_files == 0  # also of the file before, which the stop ended
+    await store.close()
     store = await open_journal(killed)
     assert store.recovery.files == 1
     assert store.recovery.damaged == ()
