@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sulina.runtime.seam import Clock
 
 _POLL_SECONDS = 0.02
 _KILL_SECONDS = 30.0
+_FREEZE_SECONDS = 0.001
 _TAIL_BYTES = 2000
 _LEASH = """
 import os, signal, sys
@@ -103,11 +105,15 @@ class ChildProcess:
     def freeze(self) -> None:
         """Pause it (SIGSTOP): its connections stay open, but it does not answer.
 
-        Blocks until all its threads are paused, which takes a moment on a busy machine.
+        Blocks until all its threads are paused or it has ended, 30 seconds at most.
         """
-        if self.running:
-            self._send(signal.SIGSTOP)
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if not self.running:
+            return
+        self._send(signal.SIGSTOP)
+        end = time.monotonic() + _KILL_SECONDS
+        seen = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
+        while os.waitid(os.P_PID, self.pid, seen) is None and time.monotonic() < end:
+            time.sleep(_FREEZE_SECONDS)
 
     def thaw(self) -> None:
         """Resume it (SIGCONT)."""
